@@ -78,16 +78,16 @@
 // The package of a store registers its URL scheme when it is imported, as in database/sql, or makes
 // a driver for [New]:
 //
-//	import _ "github.com/holdfastlock/holdfast/memlock"               // mem://name: this process
-//	import _ "github.com/holdfastlock/holdfast/filelock"              // file:///directory: this host
-//	import _ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://host
-//	import _ "github.com/holdfastlock/holdfast/zklock"                // zk://host
-//	import _ "github.com/holdfastlock/holdfast/celllock"              // cell://host
-//	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://host
-//	                                                                  // redis+sentinel://host,host/primary
-//	                                                                  // redis+cluster://host,host
-//	                                                                  // redlock://host,host,host
-//	import _ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://host/database
-//	import _ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://host/database
-//	import _ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite:///file
+//	import _ "github.com/holdfastlock/holdfast/memlock"            // mem://name: this process
+//	import _ "github.com/holdfastlock/holdfast/filelock"           // file:///directory: this host
+//	import _ "github.com/holdfastlock/holdfast/etcdlock"           // etcd://host
+//	import _ "github.com/holdfastlock/holdfast/zklock"             // zk://host
+//	import _ "github.com/holdfastlock/holdfast/celllock"           // cell://host
+//	import _ "github.com/holdfastlock/holdfast/redislock"          // redis://host
+//	                                                               // redis+sentinel://host,host/primary
+//	                                                               // redis+cluster://host,host
+//	                                                               // redlock://host,host,host
+//	import _ "github.com/holdfastlock/holdfast/sqllock/pgconn"     // postgres://host/database
+//	import _ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"  // mysql://host/database
+//	import _ "github.com/holdfastlock/holdfast/sqllock/sqliteconn" // sqlite:///file
 package holdfast

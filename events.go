@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -111,16 +112,15 @@ func (c *Client) emit(n *engine.News, traced context.Context) {
 }
 
 // eventQueue is the events that hooks and the logger have not been told yet. Hooks and loggers are
-// the user's code, which may block or panic. The queue's own goroutine calls them, so nothing else
-// suffers. It exists only while there are events (P9).
+// the user's code, which may block. The queue's own goroutine calls them, so nothing else waits for
+// them. The goroutine exists only while there are events (P9).
 type eventQueue struct {
 	logger *slog.Logger // nil: none
 
 	mu      sync.Mutex
 	waiting []queuedEvent
 	dropped int           // how many have been dropped since the last one that fitted
-	running bool          // the goroutine exists
-	idle    chan struct{} // closed when all have been delivered; nil: nobody waits for that
+	running chan struct{} // closed when the goroutine has delivered all; nil: there is no goroutine
 }
 
 // queuedEvent is an event with its hook, its level and its message in the log.
@@ -129,8 +129,6 @@ type queuedEvent struct {
 	level slog.Level
 	msg   string
 	event Event
-
-	panicked []slog.Attr // not nil: a panic of the driver to be logged, instead of an event
 }
 
 const (
@@ -149,30 +147,17 @@ func (q *eventQueue) put(e queuedEvent) {
 		q.dropped++
 		return
 	}
-	if e.panicked == nil {
-		e.event.Dropped, q.dropped = q.dropped, 0
-	}
+	e.event.Dropped, q.dropped = q.dropped, 0
 	q.waiting = append(q.waiting, e)
-	if !q.running {
-		q.running = true
+	if q.running == nil {
+		q.running = make(chan struct{})
 		go q.run()
 	}
 }
 
 // run delivers one event after the other until there is none.
 func (q *eventQueue) run() {
-	done := false
-	defer func() {
-		if !done {
-			go q.run() // a hook has ended this goroutine, as testing's FailNow does
-		}
-	}()
-	for {
-		e, ok := q.next()
-		if !ok {
-			done = true
-			return
-		}
+	for e, ok := q.next(); ok; e, ok = q.next() {
 		q.tell(e)
 	}
 }
@@ -183,11 +168,8 @@ func (q *eventQueue) next() (queuedEvent, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 {
-		q.running, q.waiting = false, nil
-		if q.idle != nil {
-			close(q.idle)
-			q.idle = nil
-		}
+		close(q.running)
+		q.running, q.waiting = nil, nil
 		return queuedEvent{}, false
 	}
 	e := q.waiting[0]
@@ -196,76 +178,43 @@ func (q *eventQueue) next() (queuedEvent, bool) {
 	return e, true
 }
 
-// drained returns a channel that is closed when all events have been delivered.
-func (q *eventQueue) drained() <-chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.running {
-		ended := make(chan struct{})
-		close(ended)
-		return ended
-	}
-	if q.idle == nil {
-		q.idle = make(chan struct{})
-	}
-	return q.idle
-}
-
 // flush waits until all events have been delivered, for hooksWithin at most.
 func (q *eventQueue) flush() {
-	hooks := time.NewTimer(hooksWithin)
-	defer hooks.Stop()
-	select {
-	case <-q.drained():
-	case <-hooks.C:
+	q.mu.Lock()
+	running := q.running
+	q.mu.Unlock()
+	if running == nil {
+		return
 	}
-}
-
-// panicked queues a record of a driver's panic in the background.
-func (q *eventQueue) panicked(method string, value any, stack []byte) {
-	q.put(queuedEvent{level: slog.LevelError, msg: "the driver panicked", panicked: []slog.Attr{
-		slog.String("method", method), slog.String("panic", fmt.Sprint(value)), slog.String("stack", string(stack)),
-	}})
+	select {
+	case <-running:
+	case <-time.After(hooksWithin):
+	}
 }
 
 // tell calls the hook and writes the log record.
 func (q *eventQueue) tell(e queuedEvent) {
 	if e.hook != nil {
-		q.guard(e, "hook", q.logger, func() { e.hook(e.event) })
+		q.guard("hook", e.msg, e.event.Name, func() { e.hook(e.event) })
 	}
-	log := q.logger
-	if log == nil && e.panicked != nil {
-		log = slog.Default()
-	}
-	if log != nil {
-		q.guard(e, "log handler", nil, func() {
-			log.LogAttrs(context.Background(), e.level, "holdfast: "+e.msg, e.attrs()...)
-		})
+	if q.logger != nil {
+		q.logger.LogAttrs(context.Background(), e.level, "holdfast: "+e.msg, e.attrs()...)
 	}
 }
 
-// guard runs f. It writes a panic of f to the log, or to slog.Default if log is nil.
-func (q *eventQueue) guard(e queuedEvent, what string, log *slog.Logger, f func()) {
+// guard runs f, which calls the user's code. It writes a panic of f to the log.
+func (q *eventQueue) guard(what, event, lock string, f func()) {
 	defer func() {
-		p := recover()
-		if p == nil {
-			return
+		if p := recover(); p != nil {
+			cmp.Or(q.logger, slog.Default()).Error("holdfast: a "+what+" panicked", "event", event, "lock", lock,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
-		defer func() { _ = recover() }() // the log panics too
-		if log == nil {
-			log = slog.Default()
-		}
-		log.Error("holdfast: a "+what+" panicked", "event", e.msg, "lock", e.event.Name,
-			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}()
 	f()
 }
 
 // attrs returns the attributes of the event's log record.
 func (e *queuedEvent) attrs() []slog.Attr {
-	if e.panicked != nil {
-		return e.panicked
-	}
 	attrs := []slog.Attr{
 		slog.String("lock", e.event.Name), slog.String("mode", e.event.Mode.String()),
 	}

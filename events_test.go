@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/memlock"
 )
 
 // handler is a log handler that calls a function with each record.
@@ -54,6 +53,45 @@ func (l *records) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.lines, "\n")
+}
+
+// Events and log records report the same.
+func TestEventsAndLog(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var events []string
+		add := func(kind string) func(holdfast.Event) {
+			return func(e holdfast.Event) { events = append(events, kind+" "+e.Name) }
+		}
+		var log strings.Builder
+		c, _ := w.client(&holdfast.ClientOptions{
+			Events: holdfast.Events{
+				Acquired: add("acquired"), Waiting: add("waiting"), Lost: add("lost"),
+				Released: add("released"),
+			},
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		other, _ := w.client(&holdfast.ClientOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		lease := w.acquire(other.Mutex("x", nil))
+		time.AfterFunc(time.Second, func() { _ = lease.Release() })
+		mine := w.acquire(c.Mutex("x", nil))
+		_ = mine.Release()
+		mine = w.acquire(c.Mutex("y", nil))
+		if err := other.Break(w.ctx, "y", mine.Token()); err != nil {
+			t.Fatal(err)
+		}
+		<-mine.Done()
+		synctest.Wait()
+		want := []string{"waiting x", "acquired x", "released x", "acquired y", "lost y"}
+		if strings.Join(events, ", ") != strings.Join(want, ", ") {
+			t.Errorf("events %q, want %q", events, want)
+		}
+		for _, part := range []string{"holdfast: waiting", "lock=x", "mode=exclusive", "token=",
+			"level=WARN msg=\"holdfast: lost\"", "broken by an operator"} {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("the log does not say %q:\n%s", part, &log)
+			}
+		}
+	})
 }
 
 // TestBlockingHook: while a hook or a log handler blocks, leases are renewed, lost leases end in
@@ -121,130 +159,6 @@ func TestPanickingHook(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestPanickingHookOfOneReader: readers that share a hold keep it when the hook panics.
-func TestPanickingHookOfOneReader(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, _ := w.client(&holdfast.ClientOptions{
-			Logger: slog.New(slog.DiscardHandler),
-			Events: holdfast.Events{Acquired: func(e holdfast.Event) {
-				if e.Mode == holdfast.Shared {
-					panic("a bad hook")
-				}
-			}},
-		})
-		writer, q := w.acquire(c.Mutex("x", nil)), w.waiters()
-		q.join(w.ctx, c.RWMutex("x", nil).Read)
-		q.join(w.ctx, c.RWMutex("x", nil).Read)
-		w.release(writer)
-		for range 2 {
-			lease := q.next("the writer has stopped")
-			synctest.Wait()
-			if err := lease.Err(); err != nil {
-				t.Errorf("P2: a reader's lease: %v", err)
-			}
-			defer w.release(lease)
-		}
-	})
-}
-
-// TestPanickingLogHandler: a log handler that panics delays neither hooks nor later records.
-func TestPanickingLogHandler(t *testing.T) {
-	var log records
-	standard := slog.Default()
-	slog.SetDefault(logTo(log.add))
-	defer slog.SetDefault(standard)
-	inWorld(t, func(w *world) {
-		var told, written int
-		c, _ := w.client(&holdfast.ClientOptions{
-			Events: holdfast.Events{Released: func(holdfast.Event) { told++ }},
-			Logger: logTo(func(slog.Record) { written++; panic("a bad handler") }),
-		})
-		w.release(w.acquire(c.Mutex("x", nil)))
-		w.release(w.acquire(c.Mutex("x", nil)))
-		synctest.Wait()
-		if told != 2 || written != 4 {
-			t.Errorf("%d events were delivered and %d logged, want 2 and 4", told, written)
-		}
-		if n := strings.Count(log.String(), "holdfast: a log handler panicked"); n != 4 {
-			t.Errorf("%d of 4 panics were logged:\n%s", n, &log)
-		}
-	})
-}
-
-// TestHookEndsGoroutine: after a hook that ends its goroutine, as FailNow of package testing does,
-// later events are delivered.
-func TestHookEndsGoroutine(t *testing.T) {
-	inWorld(t, func(w *world) {
-		released := 0
-		c, _ := w.client(&holdfast.ClientOptions{Events: holdfast.Events{
-			Acquired: func(holdfast.Event) { runtime.Goexit() },
-			Released: func(holdfast.Event) { released++ },
-		}})
-		for range 3 {
-			w.release(w.acquire(c.Mutex("x", nil)))
-		}
-		synctest.Wait()
-		if released != 3 {
-			t.Errorf("%d of 3 releases were delivered", released)
-		}
-	})
-}
-
-// TestEventsInOrder: each hold's beginning is delivered before its end, once, however soon the end
-// comes. Close waits until all events are delivered.
-func TestEventsInOrder(t *testing.T) {
-	var mu sync.Mutex
-	state := map[holdfast.Token]string{}
-	told := func(from, to string) func(holdfast.Event) {
-		return func(e holdfast.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			if state[e.Token] != from {
-				t.Errorf("hold %d was %q when %q was delivered", e.Token, state[e.Token], to)
-			}
-			state[e.Token] = to
-		}
-	}
-	c, err := holdfast.New(memlock.NewStore(&memlock.Options{TokenBlock: 16}).Client(),
-		&holdfast.ClientOptions{Events: holdfast.Events{
-			Acquired: told("", "acquired"), Released: told("acquired", "over"), Lost: told("acquired", "over"),
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const workers, each = 8, 200
-	var group sync.WaitGroup
-	for i := range workers {
-		group.Go(func() {
-			for range each {
-				lease, err := c.Mutex("x", nil).Acquire(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if i == 0 {
-					_ = c.Break(t.Context(), "x", lease.Token())
-				}
-				_ = lease.Release()
-			}
-		})
-	}
-	group.Wait()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	for token, last := range state {
-		if last != "over" {
-			t.Errorf("hold %d: %s, and no end was delivered", token, last)
-		}
-	}
-	if len(state) != workers*each {
-		t.Errorf("%d of %d holds were delivered", len(state), workers*each)
-	}
 }
 
 // TestDroppedEvents: a hook that is too slow misses events and learns how many. The queue does not

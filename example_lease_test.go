@@ -9,38 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/memlock"
 )
-
-// A lease is renewed in the background. Call Err before each step that must not be done without the
-// lock.
-func ExampleLease() {
-	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, "mem://shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	lease, err := locks.Mutex("orders/42", nil).Acquire(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, step := range []string{"reserve", "charge", "ship"} {
-		if err := lease.Err(); err != nil { // reads the clock, no I/O
-			log.Fatal(err)
-		}
-		fmt.Println(step)
-	}
-	fmt.Println(lease.Release())
-	fmt.Println(lease.Err())
-	// Output:
-	// reserve
-	// charge
-	// ship
-	// <nil>
-	// lease released
-}
 
 // The context ends when the lock is lost, here because an operator broke it.
 func ExampleLease_WithContext() {
@@ -159,24 +128,6 @@ func ExampleLease_Downgrade() {
 	// a writer is kept out: true
 }
 
-// A sequencer is one hold in a line of text, for a request header or an
-// environment variable.
-func ExampleLease_Sequencer() {
-	ctx := context.Background()
-	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-	lease, err := locks.Mutex("orders/42", nil).Acquire(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Release()
-	fmt.Println(lease.Sequencer())
-	// Output: hf1:x:1:orders%2F42
-}
-
 // The resource remembers the highest token and refuses lower ones. Here the first holder stands
 // still for longer than its lease, and then writes.
 func ExampleToken() {
@@ -205,23 +156,4 @@ func ExampleToken() {
 	// later holds have higher tokens: true
 	// next holder: <nil>
 	// late write refused: true
-}
-
-func ExampleLostError() {
-	ctx := context.Background()
-	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	short := &holdfast.Options{TTL: 50 * time.Millisecond, RenewEvery: -1}
-	err = locks.Mutex("orders/42", short).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
-		<-ctx.Done() // work that takes longer than the lease
-		return nil
-	})
-	if lost, ok := errors.AsType[*holdfast.LostError](err); ok {
-		fmt.Printf("check %s by hand: token %d, %v\n", lost.Name, lost.Token, lost.Reason)
-	}
-	// Output: check orders/42 by hand: token 1, its time was over
 }

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// Suppose the cron of every host starts a job at about the same time, and it must run once. The name
-// stays closed for a while although the job is done at once.
+// The cron of every host starts a job at about the same time, and the job must run once. Its name stays
+// closed for a while although the job is done at once.
 func ExampleOptions() {
 	ctx := context.Background()
 	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
@@ -71,25 +70,6 @@ func ExampleOptions_reentrant() {
 	// outer: <nil>
 }
 
-// A program that needs tokens says so, and does not start on a store that has
-// none.
-func ExampleClientOptions() {
-	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
-		Prefix: "billing/",
-		Need:   holdfast.Caps{Fencing: true, Ops: driver.OpInspect},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	_, err = holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
-		Need: holdfast.Caps{Ops: driver.OpShard, MinTTL: time.Microsecond},
-	})
-	fmt.Println(errors.Is(err, holdfast.ErrUnsupported))
-	// Output: true
-}
-
 // Events are for counters and alarms.
 func ExampleEvents() {
 	ctx := context.Background()
@@ -117,30 +97,54 @@ func ExampleEvents() {
 	// released orders/42
 }
 
-// Waiting tells the user why the program stands still.
-func ExampleEvent() {
-	ctx, giveUp := context.WithCancel(context.Background())
-	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
-		Events: holdfast.Events{
-			Waiting: func(e holdfast.Event) {
-				fmt.Println("waiting for", e.Name+",", e.Err)
-				giveUp()
-			},
-		},
-	})
+// To wait for a lock beside other things, acquire it in a goroutine, and select what comes first.
+// If that is something else, end the wait, and release the lease that may have come meanwhile.
+func ExampleLock_Acquire_select() {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, "mem://select")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locks.Close()
-	lease, err := locks.Mutex("deploy", &holdfast.Options{Note: "release 7, by Ada"}).Acquire(ctx)
+	other, err := locks.Mutex("orders/42", nil).Acquire(ctx) // somebody else has it
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Release()
+	defer other.Release()
+	news := make(chan string, 1)
+	news <- "order 42 is cancelled"
 
-	_, err = locks.Mutex("deploy", nil).Acquire(ctx)
-	fmt.Println(errors.Is(err, context.Canceled))
+	type result struct {
+		lease *holdfast.Lease
+		err   error
+	}
+	acquired := make(chan result, 1)
+	wait, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	go func() {
+		lease, err := locks.Mutex("orders/42", nil).Acquire(wait)
+		acquired <- result{lease, err}
+	}()
+
+	select {
+	case r := <-acquired:
+		if r.err != nil {
+			log.Fatal(r.err)
+		}
+		fmt.Println("charging order 42")
+		if err := r.lease.Release(); err != nil {
+			log.Fatal(err)
+		}
+	case text := <-news:
+		giveUp()
+		if r := <-acquired; r.err == nil { // both came at once
+			r.lease.Release()
+		} else {
+			fmt.Println("no longer waiting:", errors.Is(r.err, context.Canceled))
+		}
+		fmt.Println(text)
+	}
 	// Output:
-	// waiting for deploy, held by another ("release 7, by Ada", token 1)
-	// true
+	// no longer waiting: true
+	// order 42 is cancelled
 }

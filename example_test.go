@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/memlock"
 )
 
 // Two goroutines sell the last items of one shop. In a store that processes
@@ -64,67 +63,6 @@ func ExampleOpen() {
 	_, err = holdfast.Open(ctx, "mem://shop?hf.prefx=billing/")
 	fmt.Println(err)
 	// Output: holdfast: open mem://shop?hf.prefx=billing%2F: unknown URL parameter "hf.prefx" for mem://; known are: hf.prefix, hf.ttl
-}
-
-// New takes a driver that the store's package made, here for a store that only this test has.
-func ExampleNew() {
-	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{Prefix: "billing/"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	lease, err := locks.Mutex("orders/42", nil).Acquire(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Release()
-	fmt.Println(lease.Name(), lease.Token())
-	// Output: orders/42 1
-}
-
-// One client serves the whole program. Close gives back what is still held.
-func ExampleClient() {
-	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, "mem://shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	lease, err := locks.Mutex("orders/42", nil).Acquire(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("close:", locks.Close())
-	fmt.Println(lease.Err())
-
-	_, err = locks.Mutex("orders/43", nil).Acquire(ctx)
-	fmt.Println(err)
-	// Output:
-	// close: <nil>
-	// lease released
-	// holdfast: acquire "orders/43": closed
-}
-
-// A Lock does no I/O: its first use returns what is wrong with it.
-func ExampleLock() {
-	locks, err := holdfast.Open(context.Background(), "mem://shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	for _, lock := range []*holdfast.Lock{
-		locks.Mutex("orders//42", nil),
-		locks.Mutex("orders/42", &holdfast.Options{TTL: -time.Second}),
-		locks.Semaphore("printers", 0, nil),
-	} {
-		_, err := lock.Acquire(context.Background())
-		fmt.Println(err)
-	}
-	// Output:
-	// holdfast: acquire "orders//42": name "orders//42" has an empty path element: no slash at the start or the end, and no two together
-	// holdfast: acquire "orders/42": option TTL is -1s: it must be positive
-	// holdfast: acquire "printers": a semaphore with 0 slots: 1 to 1048576 are allowed
 }
 
 // The context of Acquire bounds the wait, not the hold.
@@ -200,4 +138,104 @@ func ExampleLock_Do() {
 	})
 	fmt.Println(errors.Is(err, noMoney), errors.Is(err, holdfast.ErrLost))
 	// Output: true false
+}
+
+// Readers share; a writer is alone. The name as a whole is one lock: its write
+// half is what Mutex returns.
+func ExampleRWMutex() {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, "mem://shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	catalog := locks.RWMutex("catalog", nil)
+
+	first, err := catalog.Read.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	second, err := catalog.Read.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = catalog.Write.TryAcquire(ctx)
+	fmt.Println("with two readers:", errors.Is(err, holdfast.ErrHeld))
+
+	if err := errors.Join(first.Release(), second.Release()); err != nil {
+		log.Fatal(err)
+	}
+	writer, err := catalog.Write.TryAcquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer writer.Release()
+	fmt.Println("without:", writer.Mode())
+	// Output:
+	// with two readers: true
+	// without: exclusive
+}
+
+// Four licences for all hosts together; a big job takes three of them.
+func ExampleClient_Semaphore() {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, "mem://shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	small := locks.Semaphore("licences/cad", 4, nil)
+	big := locks.Semaphore("licences/cad", 4, &holdfast.Options{Permits: 3})
+
+	one, err := small.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	three, err := big.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = small.TryAcquire(ctx)
+	fmt.Println("a fifth:", errors.Is(err, holdfast.ErrHeld))
+	if err := errors.Join(one.Release(), three.Release()); err != nil {
+		log.Fatal(err)
+	}
+
+	// Everybody must give the same number of slots.
+	lease, err := small.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release()
+	_, err = locks.Semaphore("licences/cad", 5, nil).TryAcquire(ctx)
+	fmt.Println("five slots:", errors.Is(err, holdfast.ErrMismatch))
+	// Output:
+	// a fifth: true
+	// five slots: true
+}
+
+// A transfer needs both accounts. Two opposite transfers cannot wait for each
+// other: All takes locks in the same order everywhere.
+func ExampleAll() {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, "mem://bank")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	balance := map[string]int{"accounts/1": 100, "accounts/2": 100}
+	transfer := func(from, to string, amount int) error {
+		both := holdfast.All(locks.Mutex(from, nil), locks.Mutex(to, nil))
+		return both.Do(ctx, func(context.Context, *holdfast.MultiLease) error {
+			balance[from] -= amount
+			balance[to] += amount
+			return nil
+		})
+	}
+	done := make(chan error)
+	go func() { done <- transfer("accounts/1", "accounts/2", 30) }()
+	go func() { done <- transfer("accounts/2", "accounts/1", 10) }()
+	fmt.Println(<-done, <-done, balance)
+	// Output: <nil> <nil> map[accounts/1:80 accounts/2:120]
 }

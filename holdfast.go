@@ -75,7 +75,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	config := core.Config{
 		Driver: d, Caps: c.caps, Clock: o.Clock, Prefix: o.Prefix, Tell: c.emit, Traced: o.Trace != nil,
-		Panicked: c.events.panicked, LostError: newLostError, UncertainRelease: newUncertainRelease,
+		LostError: newLostError, UncertainRelease: newUncertainRelease,
 	}
 	if config.Clock == nil {
 		config.Clock = driver.HostClock
@@ -96,25 +96,10 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 // at most 5 s, and returns nil.
 func (c *Client) Close() error { return c.core.Close(c.events.flush) }
 
-// check returns what is wrong with the options, or with what the driver announces.
+// check returns what is wrong with the options, or with what the driver says of its store.
 func (c *Client) check() error {
 	if c.caps.Store == "" {
 		return errors.New("the driver does not identify its store (Caps.Store is empty)")
-	}
-	for op, ok := range map[driver.Ops]bool{
-		driver.OpQueue:     has[driver.Queuer](c.driver),
-		driver.OpNotify:    has[driver.Notifier](c.driver),
-		driver.OpShard:     has[driver.Sharder](c.driver),
-		driver.OpInspect:   has[driver.Inspector](c.driver),
-		driver.OpBreak:     has[driver.Breaker](c.driver),
-		driver.OpDowngrade: has[driver.Downgrader](c.driver),
-		driver.OpWatch:     has[driver.Watcher](c.driver),
-		driver.OpVote:      has[driver.Voter](c.driver),
-		driver.OpRaise:     has[driver.Raiser](c.driver),
-	} {
-		if c.caps.Ops.Has(op) && !ok {
-			return fmt.Errorf("the driver announces %v but has no method for it", op)
-		}
 	}
 	if missing := c.caps.Missing(c.opts.Need); len(missing) > 0 {
 		return fmt.Errorf("%s: %w: it lacks %s",
@@ -135,11 +120,6 @@ func (c *Client) check() error {
 		}
 	}
 	return nil
-}
-
-func has[T any](d driver.Driver) bool {
-	_, ok := d.(T)
-	return ok
 }
 
 // Caps returns what the store can do and what it guarantees.

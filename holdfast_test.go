@@ -3,8 +3,6 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,111 +50,6 @@ func TestOnTheHostClock(t *testing.T) {
 		t.Errorf("the renewed lease: %v", err)
 	}
 	if err := renewed.Release(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Exclusion under real concurrency, in every mode, with goroutines that give up: only the lock
-// protects a plain counter (P1), and nothing is left (P6, P9).
-func TestConcurrent(t *testing.T) {
-	store := memlock.NewStore(nil)
-	clients := []*holdfast.Client{realClient(t, store), realClient(t, store), realClient(t, store)}
-	var writes, readers, users int // guarded by the locks themselves
-	var mu sync.Mutex
-	change := func(n *int, by, most int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if *n += by; *n > most {
-			t.Errorf("P1: %d at a time, of at most %d", *n, most)
-		}
-	}
-	want, done := 0, make(chan int)
-	for i := range 24 {
-		c := clients[i%len(clients)]
-		go func() {
-			n := 0
-			for j := range 100 {
-				ctx, cancel := context.WithTimeout(t.Context(),
-					time.Duration(i*j%7)*time.Millisecond+time.Second*time.Duration(j%2))
-				rw := c.RWMutex("rw", nil)
-				err := rw.Write.Do(ctx, func(context.Context, *holdfast.Lease) error {
-					writes++
-					n++
-					return nil
-				})
-				if err == nil && j%3 == 0 {
-					err = rw.Read.Do(ctx, func(context.Context, *holdfast.Lease) error {
-						_ = writes // for the race detector
-						change(&readers, 1, 24)
-						change(&readers, -1, 24)
-						return nil
-					})
-				}
-				if err == nil {
-					err = c.Semaphore("sem", 5, &holdfast.Options{Permits: 2}).Do(ctx, func(context.Context, *holdfast.Lease) error {
-						change(&users, 1, 2)
-						change(&users, -1, 2)
-						return nil
-					})
-				}
-				cancel()
-				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%v", err)
-				}
-			}
-			done <- n
-		}()
-	}
-	for range 24 {
-		want += <-done
-	}
-	if writes != want || want == 0 {
-		t.Errorf("P1: %d writes were counted of %d", writes, want)
-	}
-	for _, name := range []string{"rw", "sem"} {
-		until := time.Now().Add(5 * time.Second)
-		for {
-			info, err := clients[0].Inspect(t.Context(), name)
-			if err == nil && info.Idle() {
-				break
-			}
-			if time.Now().After(until) {
-				t.Fatalf("P6: %+v is left, %v", info, err)
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}
-}
-
-// P6: suppose a waiter is granted the hold at the moment at which its context ends. The hold is
-// used or given back, never dropped.
-func TestGrantMeetsCancellation(t *testing.T) {
-	c := realClient(t, memlock.NewStore(nil))
-	rw := c.RWMutex("x", nil)
-	for range 3000 {
-		writer, err := rw.Write.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				if l, err := rw.Read.Acquire(ctx); err == nil {
-					_ = l.Release()
-				}
-			})
-		}
-		runtime.Gosched()
-		wg.Go(cancel)
-		_ = writer.Release()
-		wg.Wait()
-	}
-	writer, err := rw.Write.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := writer.Release(); err != nil {
 		t.Error(err)
 	}
 }

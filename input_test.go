@@ -3,20 +3,18 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
 // mute is a store without notes, in which a mutex is no write lock.
-type mute struct{ driver.Forward }
+type mute struct{ wrap.Forward }
 
 func (m mute) Caps() driver.Caps {
 	caps := m.Forward.Caps()
@@ -28,14 +26,11 @@ func (mute) Downgrade(context.Context, driver.Grant) (driver.Grant, error) {
 	return driver.Grant{}, driver.ErrUnsupported
 }
 
-// TestStoreWithoutNotes: notes that the user gives are refused, and others are not.
+// TestStoreWithoutNotes: notes that the user gives are refused, and others are not. A lease that cannot
+// be downgraded stays as it is.
 func TestStoreWithoutNotes(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c, err := holdfast.New(mute{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := w.clientOf(mute{wrap.Forward{Driver: w.store.Client()}}, nil)
 		note := &holdfast.Options{Note: "a note"}
 		for _, l := range []*holdfast.Lock{c.Mutex("x", note), c.RWMutex("x", note).Read, c.Semaphore("x", 3, note)} {
 			if _, err := l.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "Note") {
@@ -43,80 +38,55 @@ func TestStoreWithoutNotes(t *testing.T) {
 			}
 		}
 		w.free("x", "a lock with a note was refused")
-		if err := w.acquire(c.Mutex("x", nil)).Release(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// TestDowngradeUnsupported: a lease that cannot be downgraded stays as it is.
-func TestDowngradeUnsupported(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, err := holdfast.New(mute{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
 		lease := w.acquire(c.Mutex("x", nil))
-		if err := lease.Downgrade(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) {
-			t.Errorf("Downgrade: %v", err)
+		if err := lease.Downgrade(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) || lease.Mode() != holdfast.Exclusive {
+			t.Errorf("Downgrade: %v, and the lease is %v", err, lease.Mode())
 		}
-		if s := lease.Sequencer(); !strings.HasPrefix(s, "hf1:x:") {
-			t.Errorf("after a downgrade that was refused the lease is %s", s)
-		}
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		w.release(lease)
 	})
 }
 
 // P10: bad input is refused before any I/O, by an error that names the thing and its value and says
 // what is right.
 func TestBadInput(t *testing.T) {
-	type c = *holdfast.Client
-	o := func(o holdfast.Options) *holdfast.Options { return &o }
+	type lock = func(*holdfast.Client) *holdfast.Lock
+	named := func(name string) lock { return func(c *holdfast.Client) *holdfast.Lock { return c.Mutex(name, nil) } }
+	with := func(o holdfast.Options) lock {
+		return func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("x", &o) }
+	}
+	slots := func(n, permits int) lock {
+		return func(c *holdfast.Client) *holdfast.Lock {
+			return c.Semaphore("x", n, &holdfast.Options{Permits: permits})
+		}
+	}
 	for _, tc := range []struct {
 		name string
-		lock func(c) *holdfast.Lock
+		lock lock
 		want []string // parts of the error
 	}{
-		{"empty name", func(c c) *holdfast.Lock { return c.Mutex("", nil) }, []string{"empty", "1 to 512"}},
-		{"long name", func(c c) *holdfast.Lock { return c.Mutex(strings.Repeat("n", 513), nil) },
-			[]string{"513", "512"}},
-		{"long with the prefix", func(c c) *holdfast.Lock { return c.Mutex(strings.Repeat("n", 511), nil) }, []string{"513", "512", "prefix"}},
-		{"control character", func(c c) *holdfast.Lock { return c.Mutex("a\nb", nil) },
-			[]string{`a\nb`, "control", "byte 1"}},
-		{"not UTF-8", func(c c) *holdfast.Lock { return c.Mutex("a\xff", nil) }, []string{`\xff`, "UTF-8"}},
-		{"empty element", func(c c) *holdfast.Lock { return c.Mutex("a//b", nil) },
-			[]string{"a//b", "slash"}},
-		{"negative TTL", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: -time.Second})) }, []string{"TTL", "-1s", "positive"}},
-		{"short TTL", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: time.Microsecond})) }, []string{"TTL", "1µs", "1ms"}},
-		{"TTL within the margin", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: 4 * time.Millisecond})) }, []string{"TTL", "4ms", "margin", "5ms"}},
-		{"renewal too late", func(c c) *holdfast.Lock {
-			return c.Mutex("x", o(holdfast.Options{TTL: 10 * time.Second, RenewEvery: 10 * time.Second}))
-		}, []string{"RenewEvery", "10s", "9.8s"}},
-		{"renewal too often", func(c c) *holdfast.Lock {
-			return c.Mutex("x", o(holdfast.Options{RenewEvery: 1}))
-		}, []string{"RenewEvery", "1ns", "5ms"}},
-		{"renewal just too often", func(c c) *holdfast.Lock {
-			return c.Mutex("x", o(holdfast.Options{RenewEvery: 5*time.Millisecond - 1}))
-		}, []string{"RenewEvery", "4.999999ms", "5ms"}},
-		{"TTL that leaves no time to renew", func(c c) *holdfast.Lock {
-			return c.Mutex("x", o(holdfast.Options{TTL: 10 * time.Millisecond}))
-		}, []string{"TTL", "10ms", "5ms"}},
-		{"negative delay", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{LockDelay: -1})) }, []string{"LockDelay", "-1ns", "24h"}},
-		{"long minimum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MinHold: 48 * time.Hour})) }, []string{"MinHold", "48h", "24h"}},
-		{"negative maximum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MaxHold: -1})) }, []string{"MaxHold", "-1ns", "8760h"}},
-		{"long maximum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MaxHold: holdfast.MaxTTL + 1})) }, []string{"MaxHold", "8760h"}},
-		{"permits of a mutex", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Permits: 1})) }, []string{"Permits", "1", "semaphore"}},
-		{"no slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 0, nil) },
-			[]string{"0 slots", "1 to"}},
-		{"many slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 1<<21, nil) },
-			[]string{"2097152 slots", "1048576"}},
-		{"too many permits", func(c c) *holdfast.Lock { return c.Semaphore("x", 3, o(holdfast.Options{Permits: 4})) }, []string{"Permits", "4", "1 to 3"}},
-		{"negative permits", func(c c) *holdfast.Lock { return c.Semaphore("x", 3, o(holdfast.Options{Permits: -1})) }, []string{"Permits", "-1", "1 to 3"}},
-		{"long note", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Note: strings.Repeat("n", 257)})) }, []string{"Note", "257", "256"}},
-		{"note not UTF-8", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Note: "\xff"})) }, []string{"Note", "UTF-8"}},
+		{"empty name", named(""), []string{"empty", "1 to 512"}},
+		{"long name", named(strings.Repeat("n", 513)), []string{"513", "512"}},
+		{"long with the prefix", named(strings.Repeat("n", 511)), []string{"513", "512", "prefix"}},
+		{"control character", named("a\nb"), []string{`a\nb`, "control", "byte 1"}},
+		{"not UTF-8", named("a\xff"), []string{`\xff`, "UTF-8"}},
+		{"empty element", named("a//b"), []string{"a//b", "slash"}},
+		{"negative TTL", with(holdfast.Options{TTL: -time.Second}), []string{"TTL", "-1s", "positive"}},
+		{"short TTL", with(holdfast.Options{TTL: time.Microsecond}), []string{"TTL", "1µs", "1ms"}},
+		{"TTL within the margin", with(holdfast.Options{TTL: 4 * time.Millisecond}), []string{"TTL", "4ms", "margin", "5ms"}},
+		{"renewal too late", with(holdfast.Options{TTL: 10 * time.Second, RenewEvery: 10 * time.Second}), []string{"RenewEvery", "10s", "9.8s"}},
+		{"renewal too often", with(holdfast.Options{RenewEvery: 5*time.Millisecond - 1}), []string{"RenewEvery", "4.999999ms", "5ms"}},
+		{"TTL that leaves no time to renew", with(holdfast.Options{TTL: 10 * time.Millisecond}), []string{"TTL", "10ms", "5ms"}},
+		{"negative delay", with(holdfast.Options{LockDelay: -1}), []string{"LockDelay", "-1ns", "24h"}},
+		{"long minimum", with(holdfast.Options{MinHold: 48 * time.Hour}), []string{"MinHold", "48h", "24h"}},
+		{"negative maximum", with(holdfast.Options{MaxHold: -1}), []string{"MaxHold", "-1ns", "8760h"}},
+		{"long maximum", with(holdfast.Options{MaxHold: holdfast.MaxTTL + 1}), []string{"MaxHold", "8760h"}},
+		{"permits of a mutex", with(holdfast.Options{Permits: 1}), []string{"Permits", "1", "semaphore"}},
+		{"no slots", slots(0, 0), []string{"0 slots", "1 to"}},
+		{"many slots", slots(1<<21, 0), []string{"2097152 slots", "1048576"}},
+		{"too many permits", slots(3, 4), []string{"Permits", "4", "1 to 3"}},
+		{"negative permits", slots(3, -1), []string{"Permits", "-1", "1 to 3"}},
+		{"long note", with(holdfast.Options{Note: strings.Repeat("n", 257)}), []string{"Note", "257", "256"}},
+		{"note not UTF-8", with(holdfast.Options{Note: "\xff"}), []string{"Note", "UTF-8"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -169,6 +139,11 @@ func TestNilContext(t *testing.T) {
 				t.Errorf("P10: list with a nil context: %v", err)
 			}
 		}
+		for _, err := range []error{c.Mutex("x", nil).Do(w.ctx, nil), holdfast.All(c.Mutex("x", nil)).Do(w.ctx, nil)} {
+			if err == nil || !strings.Contains(err.Error(), "function is nil") {
+				t.Errorf("P10: Do of no function: %v", err)
+			}
+		}
 		if f.tries.Load() != 1 {
 			t.Error("P10: the store was asked")
 		}
@@ -184,10 +159,7 @@ func TestDefaultTTLFitsTheStore(t *testing.T) {
 		inWorld(t, func(w *world) {
 			_, f := w.client(nil)
 			f.caps = func(caps driver.Caps) driver.Caps { caps.MinTTL, caps.MaxTTL = tc.min, tc.max; return caps }
-			c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := w.clientOf(f, nil)
 			var got time.Duration
 			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
 				got = r.TTL
@@ -212,7 +184,7 @@ func TestNewRefuses(t *testing.T) {
 	for name, try := range map[string]func() (*holdfast.Client, error){
 		"nil driver": func() (*holdfast.Client, error) { return holdfast.New(nil, nil) },
 		"need": func() (*holdfast.Client, error) {
-			return holdfast.New(d, &holdfast.ClientOptions{Need: holdfast.Caps{Ops: driver.OpShard}})
+			return holdfast.New(tokenless{d}, &holdfast.ClientOptions{Need: holdfast.Caps{Fencing: true}})
 		},
 		"need of TTL": func() (*holdfast.Client, error) {
 			return holdfast.New(d, &holdfast.ClientOptions{Need: holdfast.Caps{MinTTL: time.Microsecond}})
@@ -221,14 +193,13 @@ func TestNewRefuses(t *testing.T) {
 		"short TTL":     func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{TTL: 1}) },
 		"margin":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Margin: -1}) },
 		"prefix":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Prefix: "/x"}) },
-		"lying driver":  func() (*holdfast.Client, error) { return holdfast.New(liar{d}, nil) },
 		"anonymous":     func() (*holdfast.Client, error) { return holdfast.New(anonymous{d}, nil) },
 		"unknown store": func() (*holdfast.Client, error) { return holdfast.Open(t.Context(), "nosuch://x") },
 	} {
 		if c, err := try(); err == nil || c != nil {
 			t.Errorf("P10: %s was accepted", name)
 		} else if name == "need" && (!errors.Is(err, holdfast.ErrUnsupported) ||
-			!strings.Contains(err.Error(), "shard")) {
+			!strings.Contains(err.Error(), "fencing")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -239,12 +210,9 @@ func TestNewRefuses(t *testing.T) {
 	_ = c.Close()
 }
 
-// liar announces operations that it has no methods for.
-type liar struct{ driver.Driver }
+type tokenless struct{ driver.Driver }
 
-func (l liar) Caps() driver.Caps {
-	return driver.Caps{Store: "liar", Ops: driver.OpQueue}
-}
+func (tokenless) Caps() driver.Caps { return driver.Caps{Store: "tokenless"} }
 
 type anonymous struct{ driver.Driver }
 
@@ -286,36 +254,23 @@ func TestOpen(t *testing.T) {
 // The client's TTL is that of locks that have none of their own.
 func TestClientTTL(t *testing.T) {
 	ctx := t.Context()
-	opened, err := holdfast.Open(ctx, "mem://client-ttl?hf.ttl=7s")
+	c, err := holdfast.Open(ctx, "mem://client-ttl?hf.ttl=7s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer opened.Close()
-	made, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{TTL: 7 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer made.Close()
-	for _, c := range []*holdfast.Client{opened, made} {
-		for name, o := range map[string]*holdfast.Options{
-			"7s": nil, "7s again": {Unfair: true}, "3s": {TTL: 3 * time.Second},
-		} {
-			want, err := time.ParseDuration(name[:2])
-			if err != nil {
-				t.Fatal(err)
-			}
-			lease, err := c.Mutex(name, o).TryAcquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lease.Release()
-			info, err := c.Inspect(ctx, name)
-			if err != nil || len(info.Holders) != 1 {
-				t.Fatalf("%+v, %v", info, err)
-			}
-			if left := info.Holders[0].Expires; left > want || left < want-2*time.Second {
-				t.Errorf("%s ends in %v, not in %v", name, left, want)
-			}
+	defer c.Close()
+	for want, o := range map[time.Duration]*holdfast.Options{7 * time.Second: nil, 3 * time.Second: {TTL: 3 * time.Second}} {
+		lease, err := c.Mutex(want.String(), o).TryAcquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release()
+		info, err := c.Inspect(ctx, want.String())
+		if err != nil || len(info.Holders) != 1 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if left := info.Holders[0].Expires; left > want || left < want-2*time.Second {
+			t.Errorf("it ends in %v, not in %v", left, want)
 		}
 	}
 }
@@ -323,22 +278,15 @@ func TestClientTTL(t *testing.T) {
 // A prefix keeps apart programs that share a store, and they do not see it.
 func TestPrefix(t *testing.T) {
 	ctx := t.Context()
-	a, err := holdfast.Open(ctx, "mem://prefix?hf.prefix=a/")
-	if err != nil {
-		t.Fatal(err)
+	open := func(query string) *holdfast.Client {
+		c, err := holdfast.Open(ctx, "mem://prefix"+query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
 	}
-	defer a.Close()
-	b, err := holdfast.Open(ctx, "mem://prefix?hf.prefix=b/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	plain, err := holdfast.Open(ctx, "mem://prefix")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
-
+	a, b, plain := open("?hf.prefix=a/"), open("?hf.prefix=b/"), open("")
 	one, err := a.Mutex("x", nil).TryAcquire(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -385,41 +333,13 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-func TestCheckSequencer(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, _ := w.client(nil)
-		lease := w.acquire(c.Mutex("x", nil))
-		seq := lease.Sequencer()
-		if err := c.CheckSequencer(w.ctx, seq); err != nil {
-			t.Error(err)
-		}
-		if err := c.CheckSequencer(w.ctx, seq+"x"); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("of another name, which nobody holds: %v", err)
-		}
-		_ = lease.Release()
-		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("after the release: %v", err)
-		}
-		w.acquire(c.Mutex("x", nil))
-		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("under the next holder: %v", err)
-		}
-		if err := c.CheckSequencer(w.ctx, "nonsense"); err == nil || errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("nonsense: %v", err)
-		}
-	})
-}
-
 func TestUnsupported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, f := w.client(nil)
 		f.caps = func(caps driver.Caps) driver.Caps {
 			return driver.Caps{Store: caps.Store}
 		}
-		c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := w.clientOf(struct{ driver.Driver }{f}, nil)
 		lease := w.acquire(c.Mutex("x", nil))
 		_, inspect := c.Inspect(w.ctx, "x")
 		_, semaphore := c.Semaphore("x", 2, nil).Acquire(w.ctx)
@@ -440,45 +360,6 @@ func TestUnsupported(t *testing.T) {
 			}
 		}
 		_ = lease.Release()
-	})
-}
-
-// Events and log records report the same.
-func TestEventsAndLog(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var events []string
-		add := func(kind string) func(holdfast.Event) {
-			return func(e holdfast.Event) { events = append(events, kind+" "+e.Name) }
-		}
-		var log strings.Builder
-		c, _ := w.client(&holdfast.ClientOptions{
-			Events: holdfast.Events{
-				Acquired: add("acquired"), Waiting: add("waiting"), Lost: add("lost"),
-				Released: add("released"),
-			},
-			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		})
-		other, _ := w.client(&holdfast.ClientOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-		lease := w.acquire(other.Mutex("x", nil))
-		time.AfterFunc(time.Second, func() { _ = lease.Release() })
-		mine := w.acquire(c.Mutex("x", nil))
-		_ = mine.Release()
-		mine = w.acquire(c.Mutex("y", nil))
-		if err := other.Break(w.ctx, "y", mine.Token()); err != nil {
-			t.Fatal(err)
-		}
-		<-mine.Done()
-		synctest.Wait()
-		want := []string{"waiting x", "acquired x", "released x", "acquired y", "lost y"}
-		if strings.Join(events, ", ") != strings.Join(want, ", ") {
-			t.Errorf("events %q, want %q", events, want)
-		}
-		for _, part := range []string{"holdfast: waiting", "lock=x", "mode=exclusive", "token=",
-			"level=WARN msg=\"holdfast: lost\"", "broken by an operator"} {
-			if !strings.Contains(log.String(), part) {
-				t.Errorf("the log does not say %q:\n%s", part, &log)
-			}
-		}
 	})
 }
 
@@ -515,18 +396,6 @@ func TestLargeMargin(t *testing.T) {
 		time.Sleep(time.Hour)
 		if err := lease.Err(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestNilFunction(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		for _, err := range []error{c.Mutex("x", nil).Do(w.ctx, nil),
-			holdfast.All(c.Mutex("x", nil)).Do(w.ctx, nil)} {
-			if err == nil || !strings.Contains(err.Error(), "function is nil") || f.tries.Load() != 0 {
-				t.Errorf("P10: Do of no function: %v", err)
-			}
 		}
 	})
 }

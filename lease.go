@@ -26,18 +26,18 @@ type Lease struct {
 func (le *Lease) Name() string { return le.core.Name() }
 
 // Mode returns how the lease holds the name.
-func (le *Lease) Mode() Mode { return le.core.State().Mode }
+func (le *Lease) Mode() Mode { return le.core.Snapshot().Mode }
 
 // Token returns the fencing token. It is higher than those of the exclusive holds on the name
 // before it; that of an exclusive lease is higher than those of the shared holds too. The store's
 // Guarantees say how far that holds (P3). It does not change during the life of the lease, except
 // by Downgrade. 0: the store gives none.
-func (le *Lease) Token() Token { return le.core.State().Token }
+func (le *Lease) Token() Token { return le.core.Snapshot().Token }
 
 // Degraded reports whether the lease is in a second store, because the first is silent (package
 // fallback). It then excludes only those who use the second store too, and its token is 0. It does
 // not change during the life of the lease.
-func (le *Lease) Degraded() bool { return le.core.State().Degraded }
+func (le *Lease) Degraded() bool { return le.core.Snapshot().Degraded }
 
 // Sequencer returns name, mode and token as one opaque line of printable ASCII, to be handed to the
 // guard of the resource: see Client.CheckSequencer and package fence. A hold whose sequencer was
@@ -106,7 +106,7 @@ func (le *Lease) Renew(ctx context.Context) error { return le.change(ctx, "renew
 // the store may have downgraded it; Downgrade may be called again.
 func (le *Lease) Downgrade(ctx context.Context) error {
 	const op = "downgrade"
-	d, ok := driver.As[driver.Downgrader](le.client.driver, driver.OpDowngrade)
+	d, ok := driver.As[driver.Downgrader](le.client.driver)
 	if ctx != nil && (!ok || !le.client.caps.Shared) {
 		return failed(op, le.Name(), ErrUnsupported)
 	}

@@ -197,25 +197,12 @@ func (ml *MultiLease) release(one func(*Lease) error) error {
 		unbind()
 	}
 	n := len(ml.leases)
-	if n == 0 {
-		return nil // called by undo: the first lock was not acquired
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i, l := range ml.leases {
+		all.Go(func() { errs[n-1-i] = one(l) })
 	}
-	errs, panics := make([]error, n), make([]any, n)
-	var others sync.WaitGroup
-	defer others.Wait() // also if the release of the first panics
-	for i, l := range ml.leases[1:] {
-		others.Go(func() {
-			defer func() { panics[i+1] = recover() }()
-			errs[n-2-i] = one(l)
-		})
-	}
-	errs[n-1] = one(ml.leases[0])
-	others.Wait()
-	for _, p := range panics {
-		if p != nil {
-			panic(p) // the driver's panic is the caller's
-		}
-	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 

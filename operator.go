@@ -19,12 +19,12 @@ import (
 // nobody uses is no error. If a hold is handed over inside a process, its token may be 10 ms old.
 // The error is ErrUnsupported if the store cannot tell.
 func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
-	inspector, err := c.inspector(ctx, "inspect", name)
+	operator, err := c.operator(ctx, "inspect", name)
 	if err != nil {
 		return Info{}, err
 	}
 	defer c.core.Stop()
-	info, err := inspector.Inspect(ctx, c.opts.Prefix+name)
+	info, err := operator.Inspect(ctx, c.opts.Prefix+name)
 	if err != nil {
 		return Info{}, failed("inspect", name, err)
 	}
@@ -32,12 +32,14 @@ func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	return info, nil
 }
 
-func (c *Client) inspector(ctx context.Context, op, name string) (driver.Inspector, error) {
-	inspector, ok := driver.As[driver.Inspector](c.driver, driver.OpInspect)
+// operator returns the driver as an operator, and counts the operation in. If the error is nil, stop must
+// follow.
+func (c *Client) operator(ctx context.Context, op, name string) (driver.Operator, error) {
+	operator, ok := driver.As[driver.Operator](c.driver)
 	if !ok {
 		return nil, failed(op, name, ErrUnsupported)
 	}
-	return inspector, c.admit(ctx, op, name)
+	return operator, c.admit(ctx, op, name)
 }
 
 // admit checks the arguments of an operation on a name, and counts it in. If the error is nil, stop
@@ -64,13 +66,13 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 		if prefix == "" {
 			sample = "any"
 		}
-		inspector, err := c.inspector(ctx, "list", sample)
+		operator, err := c.operator(ctx, "list", sample)
 		if err != nil {
 			yield(Info{}, err)
 			return
 		}
 		defer c.core.Stop()
-		for info, err := range inspector.List(ctx, c.opts.Prefix+prefix) {
+		for info, err := range operator.List(ctx, c.opts.Prefix+prefix) {
 			if err != nil {
 				yield(Info{}, failed("list", prefix, err))
 				return
@@ -92,18 +94,15 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 // the latest at its next renewal. Until then it may still act, so break only holders that are dead,
 // or whose resource is guarded by the token.
 func (c *Client) Break(ctx context.Context, name string, t Token) error {
-	b, ok := driver.As[driver.Breaker](c.driver, driver.OpBreak)
-	if !ok {
-		return failed("break", name, ErrUnsupported)
-	}
-	if err := c.admit(ctx, "break", name); err != nil {
+	operator, err := c.operator(ctx, "break", name)
+	if err != nil {
 		return err
 	}
 	defer c.core.Stop()
 	if t <= 0 {
 		return failed("break", name, fmt.Errorf("token is %d: the one that Inspect shows is needed", t))
 	}
-	if err := b.Break(ctx, c.opts.Prefix+name, t); err != nil {
+	if err := operator.Break(ctx, c.opts.Prefix+name, t); err != nil {
 		return failed("break", name, err)
 	}
 	return nil
@@ -166,7 +165,7 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 // holder, a note or a lock-delay. It shows the waiters, but does not yield when only they change.
 // It ends with the context or the client, or when the caller stops.
 //
-// A change is seen at once if the store reports it (driver.OpWatch), and otherwise, or if the
+// A change is seen at once if the store reports it (driver.Watcher), and otherwise, or if the
 // report is lost, at the next poll (Caps.Poll). So a short state may be missed: the tokens then
 // tell that others came between.
 //
@@ -175,16 +174,15 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 // cannot tell who holds), a bad name, and ErrClosed.
 func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		inspector, err := c.inspector(ctx, "watch", name)
+		operator, err := c.operator(ctx, "watch", name)
 		if err != nil {
 			yield(Info{}, err)
 			return
 		}
 		c.core.Stop() // Close does not wait for a watch, which may go on for ever
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(c.core.Closing(), func() { cancel(ErrClosed) })()
-		w := &watch{client: c, inspector: inspector, name: name, unsubscribe: func() {},
+		ctx, free := c.core.UntilClosed(ctx)
+		defer free()
+		w := &watch{client: c, operator: operator, name: name, unsubscribe: func() {},
 			again: pause.Backoff{Min: 5 * time.Millisecond, Max: c.caps.PollInterval()}}
 		for w.next(ctx) {
 			if !yield(w.info, w.err) {
@@ -200,7 +198,7 @@ func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[Info, error] 
 // watch is the state of one Watch.
 type watch struct {
 	client      *Client
-	inspector   driver.Inspector
+	operator    driver.Operator
 	name        string
 	hints       <-chan struct{} // nil: the driver gives none, or did not yet
 	unsubscribe func()          // ends the hints
@@ -241,7 +239,7 @@ func (w *watch) subscribe(ctx context.Context) {
 	if w.hints != nil {
 		return
 	}
-	if d, ok := driver.As[driver.Watcher](w.client.driver, driver.OpWatch); ok {
+	if d, ok := driver.As[driver.Watcher](w.client.driver); ok {
 		w.unsubscribe() // frees the context of hints that failed or ended (P9)
 		ctx, w.unsubscribe = context.WithCancel(ctx)
 		tooLong := time.AfterFunc(pollWithin, w.unsubscribe)
@@ -258,7 +256,7 @@ func (w *watch) poll(ctx context.Context) (Info, error) {
 	defer w.client.core.Stop()
 	ctx, cancel := context.WithTimeout(ctx, pollWithin)
 	defer cancel()
-	info, err := w.inspector.Inspect(ctx, w.client.opts.Prefix+w.name)
+	info, err := w.operator.Inspect(ctx, w.client.opts.Prefix+w.name)
 	info.Name = w.name
 	return info, err
 }

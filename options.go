@@ -21,7 +21,7 @@ type ClientOptions struct {
 	// with "billing/" the store's name for "orders" is "billing/orders". No slash is added. The
 	// client's methods take and return names without the prefix.
 	Prefix string
-	// Need lists capabilities without which New fails: each boolean that is true, each operation,
+	// Need lists capabilities without which New fails: each boolean that is true,
 	// and the TTL range, which the store must cover.
 	Need Caps
 	// TTL is the TTL of locks whose Options.TTL is 0. It must be one that the store takes. 0:
@@ -41,8 +41,8 @@ type ClientOptions struct {
 	// Unlike Events it delays the lock, so it must be quick. If it panics the panic is logged, and the
 	// acquire goes on without it. Module otelhold uses it.
 	Trace func(ctx context.Context, a Attempt) (context.Context, func(Outcome))
-	// Logger gets the same events as log records, on the goroutine that calls the hooks, and the
-	// driver's panics in the background. Nil: no records, and slog.Default gets the panics.
+	// Logger gets the same events as log records, on the goroutine that calls the hooks. Nil: no
+	// records, and slog.Default gets the panics of hooks.
 	Logger *slog.Logger
 	// Margin is how long before the end of the store's TTL a lease stops being trusted. It must
 	// cover how far the rates of the clocks drift apart in one TTL, and the time between a check of

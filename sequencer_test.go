@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
@@ -24,8 +24,45 @@ func knock(ctx context.Context, c *holdfast.Client, lease *holdfast.Lease) int {
 	return w.Code
 }
 
-// Suppose the hold was handed over and the renewal that tells the store does not get through. The
-// store does not know the holder yet, and a guard must not say that the lock is lost.
+func TestCheckSequencer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		lease := w.acquire(c.Mutex("x", nil))
+		seq := lease.Sequencer()
+		if err := c.CheckSequencer(w.ctx, seq); err != nil {
+			t.Error(err)
+		}
+		if err := c.CheckSequencer(w.ctx, seq+"x"); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("of another name, which nobody holds: %v", err)
+		}
+		_ = lease.Release()
+		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("after the release: %v", err)
+		}
+		w.acquire(c.Mutex("x", nil))
+		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("under the next holder: %v", err)
+		}
+		if err := c.CheckSequencer(w.ctx, "nonsense"); err == nil || errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("nonsense: %v", err)
+		}
+	})
+}
+
+// slowRenewals is a driver that needs that long for a batch, and obeys the context.
+func slowRenewals(latency time.Duration) func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal {
+	return func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+		select {
+		case <-time.After(latency):
+			return d.Renew(ctx, g)
+		case <-ctx.Done():
+			return slices.Repeat([]driver.Renewal{{Err: ctx.Err()}}, len(g))
+		}
+	}
+}
+
+// TestSequencerUnknownToTheStore: a hold was handed over, and the renewal that tells the store does not get
+// through. The store does not know the holder yet, and a guard must not say that the lock is lost.
 func TestSequencerUnknownToTheStore(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -34,24 +71,20 @@ func TestSequencerUnknownToTheStore(t *testing.T) {
 		w.release(first)
 		lease := q.next("it was handed over")
 		other, _ := w.client(nil)
-		for _, patience := range []time.Duration{15 * time.Millisecond, time.Minute} {
-			ctx, cancel := context.WithTimeout(w.ctx, patience)
-			err := other.CheckSequencer(ctx, lease.Sequencer())
-			cancel()
-			if errors.Is(err, holdfast.ErrNotHeld) || !errors.Is(err, holdfast.ErrUncertain) ||
-				lease.Err() != nil {
-				t.Errorf("P3: the live holder's sequencer, asked about for %v: %v", patience, err)
+		short, cancel := context.WithTimeout(w.ctx, 15*time.Millisecond)
+		defer cancel()
+		for _, ctx := range []context.Context{short, w.ctx} {
+			if err := other.CheckSequencer(ctx, lease.Sequencer()); errors.Is(err, holdfast.ErrNotHeld) ||
+				!errors.Is(err, holdfast.ErrUncertain) || lease.Err() != nil {
+				t.Errorf("P3: the live holder's sequencer: %v", err)
 			}
-			ctx, cancel = context.WithTimeout(w.ctx, patience)
-			if code := knock(ctx, other, lease); code != http.StatusServiceUnavailable {
-				t.Errorf("the door answers %d after %v", code, patience)
-			}
-			cancel()
 		}
-		f.set(func() { f.renew = nil })
-		if err := lease.Renew(w.ctx); err != nil {
-			t.Fatal(err)
+		if code := knock(short, other, lease); code != http.StatusServiceUnavailable {
+			t.Errorf("the door answers %d", code)
 		}
+		// CheckSequencer asks again until the store knows.
+		f.set(func() { f.renew = slowRenewals(100 * time.Millisecond) })
+		go lease.Renew(w.ctx)
 		if code := knock(w.ctx, other, lease); code != http.StatusNotFound {
 			t.Errorf("once the store knows the holder, the door answers %d", code)
 		}
@@ -59,34 +92,5 @@ func TestSequencerUnknownToTheStore(t *testing.T) {
 		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("after the release: %v", err)
 		}
-	})
-}
-
-// Suppose a downgrade has not reached the store. The lease counts as shared already, and is still
-// current.
-func TestSequencerWhileDowngrading(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.downer()
-		f.down = func(context.Context, driver.Downgrader, driver.Grant) (driver.Grant, error) {
-			return driver.Grant{}, driver.Uncertain(errStore)
-		}
-		lease := w.acquire(c.RWMutex("x", nil).Write)
-		before := lease.Sequencer()
-		if err := lease.Downgrade(w.ctx); !errors.Is(err, errStore) {
-			t.Fatal(err)
-		}
-		if err := c.CheckSequencer(w.ctx, lease.Sequencer()); err != nil || lease.Sequencer() == before {
-			t.Errorf("the sequencer of a lease that counts as shared: %v", err)
-		}
-		f.down = func(ctx context.Context, d driver.Downgrader, g driver.Grant) (driver.Grant, error) {
-			return d.Downgrade(ctx, g)
-		}
-		if err := lease.Downgrade(w.ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.CheckSequencer(w.ctx, before); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("the exclusive sequencer of a shared lease: %v", err)
-		}
-		synctest.Wait()
 	})
 }

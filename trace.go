@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/holdfastlock/holdfast/internal/core"
-	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // Attempt is an Acquire or TryAcquire that begins: see ClientOptions.Trace.
@@ -38,10 +37,6 @@ const (
 	SourceReentrant
 )
 
-var sources = [...]Source{
-	engine.Free: SourceFree, engine.Queued: SourceStore, engine.Handed: SourceLocal, engine.Rejoined: SourceReentrant,
-}
-
 // String returns "free", "store", "local" or "reentrant".
 func (s Source) String() string {
 	names := [...]string{"free", "store", "local", "reentrant"}
@@ -57,7 +52,8 @@ func (l *Lock) acquireTraced(
 ) (*Lease, error) {
 	c := l.settings.client
 	traced, end := ctx, func(Outcome) {}
-	c.guardTrace(l.name, func() {
+	// A panic of the user's code must neither lose a lease nor fail an acquire.
+	c.events.guard("trace", "acquire", l.name, func() {
 		within, after := trace(ctx, Attempt{Name: l.name, Mode: l.settings.Mode, Try: try})
 		if within != nil {
 			traced = within
@@ -67,17 +63,11 @@ func (l *Lock) acquireTraced(
 		}
 	})
 	outcome := Outcome{Err: core.ErrPanicked} // the caller gets the driver's panic
-	defer func() { c.guardTrace(l.name, func() { end(outcome) }) }()
+	defer func() { c.events.guard("trace", "acquire", l.name, func() { end(outcome) }) }()
 	lease, err := l.acquireChecked(traced, traced, op, try)
 	outcome = Outcome{Lease: lease, Err: err}
 	if lease != nil {
-		outcome.Source = sources[lease.core.State().Source]
+		outcome.Source = Source(lease.core.Snapshot().Source) // engine.Source counts in the same order
 	}
 	return lease, err
-}
-
-// guardTrace runs f, which calls the user's code. The log gets a panic of it: it must neither lose a
-// lease nor fail an acquire.
-func (c *Client) guardTrace(name string, f func()) {
-	c.events.guard(queuedEvent{msg: "acquire", event: Event{Name: name}}, "trace", c.opts.Logger, f)
 }

@@ -28,11 +28,7 @@ func TestStoreSaysHowSoon(t *testing.T) {
 			}
 			return g, err
 		}
-		b, err := holdfast.New(&polled{f}, &holdfast.ClientOptions{Clock: w.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
+		b := w.clientOf(&polled{f}, nil)
 		lease := w.acquire(a.Mutex("x", nil))
 		time.AfterFunc(time.Second, func() { _ = lease.Release() })
 		if took := w.took(func() { w.acquire(b.Mutex("x", nil)) }); took > time.Second+10*time.Millisecond {
@@ -91,11 +87,7 @@ func TestToldStore(t *testing.T) {
 				_, f := w.client(nil)
 				d := &telling{polled: polled{f}, c: make(chan struct{}, 1)}
 				d.sure.Store(c.sure)
-				b, err := holdfast.New(d, &holdfast.ClientOptions{Clock: w.clock})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer b.Close()
+				b := w.clientOf(d, nil)
 				if c.ttl > 0 {
 					dead := w.store.Client()
 					if _, err := dead.Try(w.ctx, driver.Request{Name: "x", Owner: "dead", TTL: c.ttl}); err != nil {

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // brokenWatches is a driver whose watches fail, or end as soon as they have begun.
 type brokenWatches struct {
-	driver.Forward
+	wrap.Forward
 	t       *testing.T
 	begun   int
 	present context.Context // of the previous watch
@@ -41,12 +41,8 @@ func (d *brokenWatches) Watch(ctx context.Context, _ string) (<-chan struct{}, e
 // than polls do.
 func TestWatchWithoutHints(t *testing.T) {
 	inWorld(t, func(w *world) {
-		d := &brokenWatches{Forward: driver.Forward{Driver: w.store.Client()}, t: w.T}
-		c, err := holdfast.New(d, &holdfast.ClientOptions{Clock: w.clock})
-		if err != nil {
-			w.Fatal(err)
-		}
-		defer c.Close()
+		d := &brokenWatches{Forward: wrap.Forward{Driver: w.store.Client()}, t: w.T}
+		c := w.clientOf(d, nil)
 		const long = 20 * time.Second
 		ctx, cancel := context.WithTimeout(w.ctx, long)
 		defer cancel()
@@ -83,39 +79,18 @@ func TestWatch(t *testing.T) {
 		read := c.RWMutex("n", nil).Read
 		var leases []*holdfast.Lease
 		for range 2 {
-			lease, err := read.Acquire(w.ctx)
-			if err != nil {
-				w.Fatal(err)
-			}
-			leases = append(leases, lease)
+			leases = append(leases, w.acquire(read))
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute) // renewals are no changes
 		for _, lease := range leases {
-			if err := lease.Release(); err != nil {
-				w.Fatal(err)
-			}
+			w.release(lease)
 			synctest.Wait()
 		}
 		cancel()
 		<-done
 		if want := []int{0, 1, 2, 1, 0}; !slices.Equal(seen, want) {
 			w.Errorf("holders seen: %v, want %v", seen, want)
-		}
-	})
-}
-
-// TestWatchBadInput: a watch refuses bad input at once (P10).
-func TestWatchBadInput(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, _ := w.client(nil)
-		for _, name := range []string{"", "a//b"} {
-			n := 0
-			for _, err := range c.Watch(w.ctx, name) {
-				if n++; err == nil || n > 1 {
-					w.Fatalf("Watch of %q: %v, %d times", name, err, n)
-				}
-			}
 		}
 	})
 }

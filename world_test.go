@@ -3,6 +3,8 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -50,17 +53,23 @@ func inWorld(t *testing.T, test func(*world)) {
 // client makes a client that is closed at the end of the test.
 func (w *world) client(o *holdfast.ClientOptions) (*holdfast.Client, *faulty) {
 	w.Helper()
+	f := &faulty{Forward: wrap.Forward{Driver: w.store.Client()}}
+	return w.clientOf(f, o), f
+}
+
+// clientOf makes a client of a driver that is closed at the end of the test.
+func (w *world) clientOf(d driver.Driver, o *holdfast.ClientOptions) *holdfast.Client {
+	w.Helper()
 	if o == nil {
 		o = &holdfast.ClientOptions{}
 	}
 	o.Clock = w.clock
-	f := &faulty{Forward: driver.Forward{Driver: w.store.Client()}}
-	c, err := holdfast.New(f, o)
+	c, err := holdfast.New(d, o)
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = c.Close() })
-	return c, f
+	return c
 }
 
 // acquire takes a lock or fails the test.
@@ -78,13 +87,13 @@ func (w *world) free(name, why string) {
 	w.Helper()
 	d := w.store.Client()
 	defer d.Close()
-	info, err := d.(driver.Inspector).Inspect(w.ctx, name)
+	info, err := d.(driver.Operator).Inspect(w.ctx, name)
 	if err != nil || !info.Idle() {
 		w.Errorf("%s: the store still has %+v (%v)", why, info, err)
 	}
 }
 
-// within waits for f in virtual time, and returns how long it took.
+// took returns how long f takes in virtual time.
 func (w *world) took(f func()) time.Duration {
 	start := time.Now()
 	f()
@@ -94,7 +103,7 @@ func (w *world) took(f func()) time.Duration {
 // faulty is a driver with faults for one test. Each function that is set is called instead of the
 // store; it can call the store by the driver that it is given.
 type faulty struct {
-	driver.Forward
+	wrap.Forward
 	mu      sync.Mutex
 	try     func(context.Context, driver.Driver, driver.Request) (driver.Grant, error)
 	enqueue func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error)
@@ -174,6 +183,13 @@ func (f *faulty) Release(ctx context.Context, g []driver.Grant) []error {
 	return f.Driver.Release(ctx, g)
 }
 
+func (f *faulty) Lacks(ability any) bool {
+	if _, shard := ability.(*driver.Sharder); shard {
+		return f.shard == nil
+	}
+	return f.Forward.Lacks(ability)
+}
+
 func (f *faulty) Shard(r driver.Request) string {
 	if f.shard != nil {
 		return f.shard(r)
@@ -201,6 +217,102 @@ func failReleases(_ context.Context, _ driver.Driver, g []driver.Grant) []error 
 	return out
 }
 
-func newStore(w *world) *memlock.Store {
-	return memlock.NewStore(&memlock.Options{Clock: w.clock})
+// waiters are goroutines that wait for a lock, one behind the other.
+type waiters struct {
+	w      *world
+	leases chan *holdfast.Lease
+	errs   chan error
+}
+
+func (w *world) waiters() *waiters {
+	return &waiters{w, make(chan *holdfast.Lease, 100), make(chan error, 100)}
+}
+
+// join starts one more, and returns when it waits.
+func (q *waiters) join(ctx context.Context, l *holdfast.Lock) {
+	go func() {
+		lease, err := l.Acquire(ctx)
+		if err != nil {
+			q.errs <- err
+			return
+		}
+		q.leases <- lease
+	}()
+	synctest.Wait()
+}
+
+// next returns the lease of the goroutine that has got one.
+func (q *waiters) next(why string) *holdfast.Lease {
+	q.w.Helper()
+	synctest.Wait()
+	select {
+	case lease := <-q.leases:
+		return lease
+	default:
+		q.w.Fatalf("P7: nobody has the name: %s", why)
+		return nil
+	}
+}
+
+// nobody fails the test if somebody has a lease.
+func (q *waiters) nobody(why string) {
+	q.w.Helper()
+	synctest.Wait()
+	if len(q.leases) > 0 {
+		q.w.Errorf("P1: somebody has the name: %s", why)
+	}
+}
+
+func (w *world) release(l *holdfast.Lease) {
+	w.Helper()
+	if err := l.Release(); err != nil {
+		w.Errorf("P4: release: %v", err)
+	}
+}
+
+// ledger notes who works under which lease, and what is wrong with that.
+type ledger struct {
+	mu        sync.Mutex
+	holders   []*holdfast.Lease
+	exclusive holdfast.Token // of the last exclusive hold
+	last      holdfast.Token // of all
+	broken    bool           // by an operator: others may get the name before the holder hears of it
+	problems  []string
+}
+
+func (l *ledger) problem(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.problems = append(l.problems, fmt.Sprintf(format, args...))
+}
+
+// work begins under a lease: an exclusive holder works alone (P1), and the token is higher than those
+// before (P3).
+func (l *ledger) work(who string, lease *holdfast.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lease.Err() != nil {
+		return
+	}
+	alone := lease.Mode() == holdfast.Exclusive
+	for _, other := range l.holders {
+		if (alone || other.Mode() == holdfast.Exclusive) && other.Err() == nil && !l.broken {
+			l.problems = append(l.problems, fmt.Sprintf("P1: %s got %v beside %v", who, lease, other))
+		}
+	}
+	if token := lease.Token(); token <= l.exclusive || alone && token <= l.last {
+		l.problems = append(l.problems, fmt.Sprintf("P3: %s got %v after tokens %d and %d", who, lease, l.exclusive, l.last))
+	}
+	if l.last = max(l.last, lease.Token()); alone {
+		l.exclusive = lease.Token()
+	}
+	l.holders = append(l.holders, lease)
+}
+
+// done ends the work under a lease, and releases it.
+func (l *ledger) done(lease *holdfast.Lease) {
+	l.mu.Lock()
+	l.holders = slices.DeleteFunc(l.holders, func(other *holdfast.Lease) bool { return other == lease })
+	l.mu.Unlock()
+	_ = lease.Release()
 }

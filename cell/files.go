@@ -108,8 +108,7 @@ type If struct {
 }
 
 // onceOnly reports whether a write that is made twice can be done only once, because it says which contents or rights
-// it means. Others are not made again if an answer is lost. Suppose that the first was done, and somebody has built on
-// it since: the second would undo that, and say that all is well.
+// it means. Other writes are not made again if an answer is lost: the second would undo what B has built on the first.
 func (i If) onceOnly() bool { return i.Generation != nil && *i.Generation != 0 }
 
 // Put writes the contents of a node, at most 256 KiB, and makes it if it is not there. A node that is

@@ -12,9 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestWritesAreNotRepeated: a member takes in a write, and its answer is lost. Suppose the client asks another member
-// for the same again, after somebody else has built on it: then what that one was told to have done is undone. So only
-// a write is repeated that cannot be done twice. Of others the client is told that nobody knows.
+// TestWritesAreNotRepeated: a write whose answer was lost is repeated only if it cannot be done twice. Of other writes
+// the client is told that their outcome is not known. A's second write would undo what B has built on the first.
 func TestWritesAreNotRepeated(t *testing.T) {
 	server := testserver.StartCell(t, testserver.CellOptions{Members: 3, Election: 500 * time.Millisecond})
 	other := dial(t, server.Members[1].Addr)

@@ -77,8 +77,8 @@ func (c *client) ask1(ctx context.Context, s *session, req *driver.Request, queu
 	var resp *cellv1.AcquireResponse
 	var sent driver.Instant
 	lost := false // the answer of a member, which may do what it was asked after another one has refused it
-	// A try is made at one member. Suppose that its answer is lost, another member says that the name is held, and
-	// the first call arrives after that: nobody would know of the hold (P6).
+	// A Try goes to one member. Were it repeated at another one, which refuses it, the first call could still
+	// arrive, and nobody would know of the hold (P6).
 	err := c.cell.Do(ctx, queue, func(ctx context.Context, m *cell.Member) error {
 		sent = c.clock.Now()
 		answer, err := m.Locks.Acquire(ctx, connect.NewRequest(msg))

@@ -123,7 +123,6 @@ func (c *client) contact(ctx context.Context) error {
 	}
 	c.caps = driver.Caps{
 		Store:   "cell:" + status.Cell + "/" + c.options.Prefix,
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, MaxTTL: maxTTL, Poll: poll, TokenBlock: block,
 		Guarantees: guarantees,

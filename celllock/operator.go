@@ -13,7 +13,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	}))
 }
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Info{}, err
@@ -74,7 +74,7 @@ func driverMode(m cellv1.Mode) driver.Mode {
 	return driver.Exclusive
 }
 
-// List implements driver.Inspector.
+// List implements driver.Operator.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		after := ""

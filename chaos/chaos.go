@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // Options are the faults that happen at random. A probability, 0 to 1, is that of one call;
@@ -43,7 +44,7 @@ var (
 // Driver is a driver with faults. Every operation of the inner driver goes
 // through it, the optional ones too. Safe for concurrent use.
 type Driver struct {
-	driver.Forward
+	wrap.Forward
 	options Options
 
 	mu        sync.Mutex
@@ -64,7 +65,7 @@ func New(d driver.Driver, o Options) *Driver {
 		o.MaxDelay = 10 * time.Millisecond
 	}
 	return &Driver{
-		Forward: driver.Forward{Driver: d}, options: o,
+		Forward: wrap.Forward{Driver: d}, options: o,
 		random: rand.New(rand.NewPCG(o.Seed, 0x686f6c6466617374)),
 		closed: make(chan struct{}),
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -32,7 +33,7 @@ func request(owner string) driver.Request {
 // holder returns who holds the name.
 func holder(t *testing.T, d driver.Driver) string {
 	t.Helper()
-	info, err := driver.Forward{Driver: d}.Inspect(context.Background(), "n")
+	info, err := wrap.Forward{Driver: d}.Inspect(context.Background(), "n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestDelaysTakeTime(t *testing.T) {
 				defer cancel()
 				g, err := d.Try(ctx, driver.Request{Name: "m", Owner: "b", TTL: time.Hour})
 				uncertain(t, g, err, context.DeadlineExceeded)
-				info, _ := driver.Forward{Driver: direct}.Inspect(context.Background(), "m")
+				info, _ := wrap.Forward{Driver: direct}.Inspect(context.Background(), "m")
 				if arrived := len(info.Holders) == 1; arrived != (name == "reply") {
 					t.Errorf("with a late %s the request arrived: %v", name, arrived)
 				}

@@ -18,7 +18,7 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 
 // Enqueue implements driver.Queuer.
 func (d *Driver) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	if !d.Caps().Ops.Has(driver.OpQueue) {
+	if d.Lacks((*driver.Queuer)(nil)) {
 		return driver.Grant{}, driver.ErrUnsupported
 	}
 	return d.acquire(ctx, r, d.Forward.Enqueue, true)
@@ -74,7 +74,7 @@ func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	return d.renew(ctx, grants, d.Driver.Renew)
 }
 
-// Raise implements driver.Raiser. A batch is one request.
+// Raise implements vote.Raiser. A batch is one request.
 func (d *Driver) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	return d.renew(ctx, grants, d.Forward.Raise)
 }
@@ -123,7 +123,7 @@ func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return first.grant, first.err
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (d *Driver) Break(ctx context.Context, name string, token driver.Token) error {
 	reply := make(chan error, 3)
 	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Forward.Break(ctx, name, token); return true }); err != nil {
@@ -141,7 +141,7 @@ func (d *Driver) Watch(ctx context.Context, name string) (<-chan struct{}, error
 	return d.Forward.Watch(ctx, name)
 }
 
-// Inspect implements driver.Inspector. A partition makes it fail; other faults do not affect
+// Inspect implements driver.Operator. A partition makes it fail; other faults do not affect
 // it, so that tests can inspect the store meanwhile.
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	if err := d.cut(ctx); err != nil {
@@ -150,7 +150,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	return d.Forward.Inspect(ctx, name)
 }
 
-// List implements driver.Inspector, like Inspect.
+// List implements driver.Operator, like Inspect.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		if err := d.cut(ctx); err != nil {

@@ -2,57 +2,15 @@ package driver
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
-// Ops is the set of optional interfaces that a driver supports. A type assertion alone does not
-// tell, because a wrapper has every method (see [Forward]): use [As].
-type Ops uint
-
-// The optional interfaces.
-const (
-	OpQueue     Ops = 1 << iota // Queuer
-	OpNotify                    // Notifier
-	OpShard                     // Sharder
-	OpInspect                   // Inspector
-	OpBreak                     // Breaker
-	OpDowngrade                 // Downgrader
-	OpWatch                     // Watcher
-	OpVote                      // Voter
-	OpRaise                     // Raiser
-)
-
-// Has reports whether all of ops are in o.
-func (o Ops) Has(ops Ops) bool { return o&ops == ops }
-
-// String lists the operations, for example "queue+inspect", or "none".
-func (o Ops) String() string {
-	names := [...]string{
-		"queue", "notify", "shard", "inspect", "break", "downgrade", "watch", "vote", "raise",
-	}
-	var have []string
-	for i, name := range names {
-		if o.Has(1 << i) {
-			have = append(have, name)
-		}
-	}
-	if o>>len(names) != 0 {
-		have = append(have, "unknown")
-	}
-	if have == nil {
-		return "none"
-	}
-	return strings.Join(have, "+")
-}
-
 // Caps says what a store can do. It MUST stay the same for the life of the driver.
 type Caps struct {
-	// Store identifies the store. It MUST be equal in every process that uses the store, different
-	// for different stores, and independent of how the store was reached, because several locks are
-	// taken in the order of (Store, name). It MUST NOT hold a secret.
+	// Store identifies the store. It MUST be equal in every process that uses the store, different for
+	// different stores, and independent of how the store was reached, because several locks are taken in the
+	// order of (Store, name). It MUST NOT hold a secret.
 	Store string
-	Ops   Ops
 
 	Fencing bool // grants carry tokens that keep P3
 	Shared  bool // shared holds
@@ -65,23 +23,22 @@ type Caps struct {
 
 	MinTTL, MaxTTL time.Duration // the TTLs that the store takes; 0: no bound
 
-	// Poll is the longest time for which a waiter does not ask the store again, whatever wakes it
-	// sooner. Package holdfast jitters each poll down to half of it. A store that queues drops a
-	// place after two polls in which it was not confirmed (P7); see ConfirmEvery for those far
-	// behind. 0: DefaultPoll.
+	// Poll is the longest time for which a waiter does not ask the store again, whatever wakes it sooner.
+	// Package holdfast jitters each poll down to half of it. A store that queues drops a place after two polls
+	// in which it was not confirmed (P7); see ConfirmEvery for those far behind. 0: DefaultPoll.
 	Poll time.Duration
 
-	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). A client may hand an
-	// exclusive hold over to another of its own goroutines without the store: under the same owner,
-	// each time with the next token of its block (P3), for at most 10 ms, or 2 ms if Grant.Contended
-	// (P8). 0 and 1: no such hand-over.
+	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). A client may hand an exclusive
+	// hold over to another of its own goroutines without the store: under the same owner, each time with the
+	// next token of its block (P3), for at most 10 ms, or 2 ms if Grant.Contended (P8). 0 and 1: no such
+	// hand-over.
 	TokenBlock int
 
 	Guarantees Guarantees
 }
 
-// DefaultPoll is the poll of a store that pushes. It is long, because a push almost always comes
-// first, and bounded, because a push can be lost.
+// DefaultPoll is the poll of a store that pushes. It is long, because a push almost always comes first, and
+// bounded, because a push can be lost.
 const DefaultPoll = time.Second
 
 // PollInterval returns Poll, or DefaultPoll if that is 0.
@@ -95,11 +52,10 @@ func (c Caps) PollInterval() time.Duration {
 // FarBehind is how many places are ahead of one that is confirmed less often.
 const FarBehind = 128
 
-// ConfirmEvery returns how often a waiter confirms its place in the store's queue, by another
-// Enqueue, if so many places are ahead of it: at each poll, and far behind at each one and a half.
-// If a thousand clients wait, their signs of life are most of what the store has to do. The signs
-// cannot be much rarer: a hundred clients that were killed together may delay a live one behind them
-// by three polls at most (P7).
+// ConfirmEvery returns how often a waiter confirms its place in the store's queue, by another Enqueue, if so
+// many places are ahead of it: at each poll, and far behind at each one and a half. If a thousand clients wait,
+// their signs of life are most of what the store has to do. The signs cannot be much rarer: a hundred clients
+// that were killed together may delay a live one behind them by three polls at most (P7).
 func (c Caps) ConfirmEvery(ahead int) time.Duration {
 	if ahead >= FarBehind {
 		return c.PollInterval() * 3 / 2
@@ -107,18 +63,15 @@ func (c Caps) ConfirmEvery(ahead int) time.Duration {
 	return c.PollInterval()
 }
 
-// PlaceLife returns for how long a place lasts from its confirmation on, unless it is confirmed
-// again: one poll longer than until that is due.
+// PlaceLife returns for how long a place lasts from its confirmation on, unless it is confirmed again: one poll
+// longer than until that is due.
 func (c Caps) PlaceLife(ahead int) time.Duration { return c.ConfirmEvery(ahead) + c.PollInterval() }
 
-// Missing lists, in words, what need asks for and c lacks; it is empty if c has everything. Of need
-// it checks the operations, the booleans and the TTL bounds: a store qualifies if it takes TTLs at
-// least as short as need.MinTTL and at least as long as need.MaxTTL.
+// Missing lists, in words, what need asks for and c lacks; it is empty if c has everything. Of need it checks
+// the booleans but NoNotes, and the TTL bounds: a store qualifies if it takes TTLs at least as short as
+// need.MinTTL and at least as long as need.MaxTTL.
 func (c Caps) Missing(need Caps) []string {
 	var missing []string
-	if ops := need.Ops &^ c.Ops; ops != 0 {
-		missing = append(missing, "operations "+ops.String())
-	}
 	for _, b := range []struct {
 		name       string
 		need, have bool

@@ -8,42 +8,9 @@ import (
 	"time"
 )
 
-func TestOpsString(t *testing.T) {
-	for ops, want := range map[Ops]string{
-		0:                      "none",
-		OpQueue:                "queue",
-		OpNotify:               "notify",
-		OpShard:                "shard",
-		OpInspect:              "inspect",
-		OpBreak:                "break",
-		OpDowngrade:            "downgrade",
-		OpWatch:                "watch",
-		OpQueue | OpInspect:    "queue+inspect",
-		OpDowngrade | OpNotify: "notify+downgrade",
-		OpVote:                 "vote",
-		OpRaise:                "raise",
-		OpRaise << 1:           "unknown",
-		OpQueue | OpWatch<<5:   "queue+unknown",
-	} {
-		if got := ops.String(); got != want {
-			t.Errorf("%b is called %q, want %q", uint(ops), got, want)
-		}
-	}
-}
-
-func TestOpsHas(t *testing.T) {
-	have := OpQueue | OpBreak
-	for ops, want := range map[Ops]bool{0: true, OpQueue: true, have: true, OpInspect: false,
-		OpQueue | OpInspect: false} {
-		if got := have.Has(ops); got != want {
-			t.Errorf("%v has %v: %t, want %t", have, ops, got, want)
-		}
-	}
-}
-
 func TestMissing(t *testing.T) {
 	all := Caps{
-		Ops: OpQueue | OpInspect, Fencing: true, Shared: true, Slots: true, Fair: true,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Second, MaxTTL: time.Minute,
 	}
 	for _, c := range []struct {
@@ -53,8 +20,6 @@ func TestMissing(t *testing.T) {
 	}{
 		{"nothing is needed", Caps{}, Caps{}, nil},
 		{"all is there", all, all, nil},
-		{"operations", Caps{Ops: OpQueue}, Caps{Ops: OpQueue | OpInspect | OpBreak},
-			[]string{"operations inspect+break"}},
 		{"tokens", Caps{}, Caps{Fencing: true}, []string{"fencing tokens"}},
 		{"shared", Caps{}, Caps{Shared: true}, []string{"shared locks"}},
 		{"semaphores", Caps{}, Caps{Slots: true}, []string{"semaphores"}},
@@ -66,9 +31,9 @@ func TestMissing(t *testing.T) {
 		{"longer TTLs", all, Caps{MaxTTL: time.Hour}, []string{"TTLs up to 1h0m0s (its longest is 1m0s)"}},
 		{"no bounds", Caps{}, Caps{MinTTL: 1, MaxTTL: 1000 * time.Hour}, nil},
 		{"everything", Caps{MinTTL: time.Hour, MaxTTL: time.Hour}, Caps{
-			Ops: OpDowngrade, Fencing: true, Shared: true, Slots: true, Fair: true, MinTTL: 1,
+			Fencing: true, Shared: true, Slots: true, Fair: true, MinTTL: 1,
 			MaxTTL: 2 * time.Hour,
-		}, []string{"operations downgrade", "fencing tokens", "shared locks", "semaphores",
+		}, []string{"fencing tokens", "shared locks", "semaphores",
 			"fairness", "TTLs down", "TTLs up"}},
 		{"Store, Poll, TokenBlock and Guarantees do not matter", Caps{}, Caps{
 			Store: "x", Poll: 1, TokenBlock: 1, Guarantees: Guarantees{Summary: "x"},

@@ -1,10 +1,14 @@
 package driver
 
-import "time"
+import (
+	"time"
 
-// Instant is a point in time, in nanoseconds, on a clock of this host that nobody can set and that
-// counts the time for which the host was suspended. Its zero point means nothing: do not compare
-// instants of different hosts or of different boots.
+	"github.com/holdfastlock/holdfast/internal/hostclock"
+)
+
+// Instant is a point in time, in nanoseconds, on a clock of this host that nobody can set and that counts the
+// time for which the host was suspended. Its zero point means nothing: do not compare instants of different
+// hosts or of different boots.
 type Instant int64
 
 // Add returns the instant d later.
@@ -13,22 +17,16 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Clock tells the local time by which leases are trusted. A driver and the client above it MUST use
-// the same one.
+// Clock tells the local time by which leases are trusted. A driver and the client above it MUST use the same
+// one.
 type Clock interface {
 	// Now returns the present instant. It MUST NOT go back, and MUST be safe for concurrent use.
 	Now() Instant
 }
 
-// HostClock is the clock of the host.
-//
-// On Linux it is CLOCK_BOOTTIME, read by a system call. Package time reads CLOCK_MONOTONIC, which
-// stands still while the host is suspended: a lease would seem valid after a night with the lid
-// closed. On other systems it is the monotonic clock plus every forward step that the wall clock
-// makes beyond it. That counts suspension too, and errs on the safe side: setting the wall clock
-// forward looks like a suspension and ends leases early.
+// HostClock is the clock of the host: see package hostclock.
 var HostClock Clock = hostClock{}
 
 type hostClock struct{}
 
-func (hostClock) Now() Instant { return hostNow() }
+func (hostClock) Now() Instant { return Instant(hostclock.Now()) }

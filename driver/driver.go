@@ -1,15 +1,13 @@
 // Package driver is the seam between Holdfast's portable part and the stores in which locks live.
 //
-// A driver is small: it takes, renews and releases holds in one store. Each call is one attempt and
-// does not wait for a held lock. Package holdfast, above the seam, does what is the same for every
-// store: it renews in time, computes trust deadlines, queues the goroutines of a process, retries,
-// re-enters, and reports causes and events. What a store can do beyond the core is an optional
-// interface, announced in [Caps.Ops].
+// A driver is small: it takes, renews and releases holds in one store. Each call is one attempt and does not
+// wait for a held lock. Package holdfast, above the seam, does what is the same for every store: it renews in
+// time, computes trust deadlines, queues the goroutines of a process, retries, re-enters, and reports causes
+// and events. What a store can do beyond the core is an optional interface, found by [As].
 //
-// Users of locks import a driver's package for its URL scheme and package holdfast for the rest;
-// they need not import this one. docs/writing-a-driver.md is the guide for authors of drivers, and
-// package drivertest checks a driver. In the contracts here MUST, MUST NOT and MAY bind the driver,
-// unless a sentence names package holdfast.
+// Users of locks need a driver's package and package holdfast, not this one. docs/writing-a-driver.md is the
+// guide for authors of drivers, and package drivertest checks a driver. In the contracts here MUST, MUST NOT and
+// MAY bind the driver, unless a sentence names package holdfast.
 package driver
 
 import (
@@ -20,8 +18,8 @@ import (
 // Mode says how a hold takes its name.
 type Mode uint8
 
-// The modes. Exclusive and Shared belong to one kind, the read-write lock: a
-// mutex is its exclusive half. Slot is a kind of its own, the semaphore.
+// The modes. Exclusive and Shared belong to one kind, the read-write lock: a mutex is its exclusive half. Slot
+// is a kind of its own, the semaphore.
 const (
 	Exclusive Mode = iota // alone
 	Shared                // together with other shared holds
@@ -41,13 +39,12 @@ func (m Mode) String() string {
 	return "unknown mode"
 }
 
-// Token is a fencing token. It grows with every new hold on a name and stays the same over
-// renewals. 0 means that the store gives none. A token is below 1<<53, so that it survives JSON and
-// Lua numbers.
+// Token is a fencing token. It grows with every new hold on a name and stays the same over renewals. 0 means
+// that the store gives none. A token is below 1<<53, so that it survives JSON and Lua numbers.
 type Token int64
 
-// Request asks for one hold. Package holdfast has checked every field against the rules and the
-// driver's [Caps] before a driver sees it (P10).
+// Request asks for one hold. Package holdfast has checked every field against the rules and the driver's [Caps]
+// before a driver sees it (P10).
 type Request struct {
 	Name      string        // what is locked, with the client's prefix
 	Owner     string        // unguessable, unique for each hold; chosen by the client
@@ -60,20 +57,18 @@ type Request struct {
 	Unfair    bool          // may take a free name although others are queued (barging)
 	Note      string        // shown to operators
 
-	// Tokens is how many tokens the store reserves for the hold, its own included: 1, or
-	// Caps.TokenBlock if others in the same process wait for the name. 0 counts as 1. A driver MAY
-	// reserve fewer: see Grant.Block.
+	// Tokens is how many tokens the store reserves for the hold, its own included: 1, or Caps.TokenBlock if
+	// others in the same process wait for the name. 0 counts as 1. A driver MAY reserve fewer: see Grant.Block.
 	Tokens int
-	// RW says that the lock is one half of a read-write lock (Client.RWMutex), not a mutex. A
-	// driver whose layout keeps the two apart MUST obey it; other drivers ignore it.
+	// RW says that the lock is one half of a read-write lock (Client.RWMutex), not a mutex. A driver whose
+	// layout keeps the two apart MUST obey it; other drivers ignore it.
 	RW bool
 }
 
-// Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew,
-// to release and to downgrade the hold. It then differs from what the driver returned in these
-// fields only: Mode and Note, if they were changed since; MinHold, which is 0 if the acquire is
-// undone rather than released; Tokens, Claim and Contended, which say nothing any more; Stray; HandedOver or
-// Raised, and with them Token.
+// Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew, to release
+// and to downgrade the hold. It then differs from what the driver returned in these fields only: Mode, if it
+// was changed since; MinHold, which is 0 if the acquire is undone rather than released; Tokens, Claim and
+// Contended, which say nothing any more; Stray; HandedOver or Raised, and with them Token.
 type Grant struct {
 	Request
 	Token Token   // 0: the store gives none, or the outcome is not known
@@ -81,154 +76,89 @@ type Grant struct {
 	// Valid is for how long the hold is good, counted from Since. It MAY be less than the TTL, as where the
 	// store grants no longer one: package holdfast renews in time for it.
 	Valid time.Duration
-	// Claim says that the hold is a claim: see Queuer. Package holdfast renews one that is shorter than
-	// the TTL even if the holder wants no renewals, and one with a minimum hold before it is used.
+	// Claim says that the hold is a claim: see Queuer. Package holdfast renews one that is shorter than the TTL
+	// even if the holder wants no renewals, and one with a minimum hold before it is used.
 	Claim bool
-	// Block is how many tokens belong to the hold; Token is the first. It MUST be at most
-	// Request.Tokens. 0 counts as 1. The store MUST NOT give one of them to another hold on the
-	// name, except those that Release gives back.
+	// Block is how many tokens belong to the hold; Token is the first. It MUST be at most Request.Tokens. 0
+	// counts as 1. The store MUST NOT give one of them to another hold on the name, except those that Release
+	// gives back.
 	Block int
 	// Contended says that others were in the store's queue when the hold was granted.
 	Contended bool
-	// Stray says that an earlier request of this owner got no answer and may still be on its way,
-	// although a later one was granted. Package holdfast sets it.
+	// Stray says that an earlier request of this owner got no answer and may still be on its way, although a
+	// later one was granted. Package holdfast sets it.
 	Stray bool
-	// HandedOver says that the hold was handed over inside the process, under a later token of its
-	// block, since the store was last told: until Renew or Release the store has a lower token on
-	// record. Package holdfast sets it.
+	// HandedOver says that the hold was handed over inside the process, under a later token of its block, since
+	// the store was last told: until Renew or Release the store has a lower token on record. Package holdfast
+	// sets it.
 	HandedOver bool
-	// Raised says that the hold has the token of a Raise (Raiser), or may have it. Package quorum sets it.
+	// Raised says that the hold has the token that a quorum chose, or may have it. Package quorum sets it.
 	Raised bool
-	// Degraded says that the hold is in a second store, because the first is silent (package
-	// fallback). Its Token is 0. A driver of one store leaves it false.
+	// Degraded says that the hold is in a second store, because the first is silent (package fallback). Its
+	// Token is 0. A driver of one store leaves it false.
 	Degraded bool
-	// Handle is the driver's own. It MUST be comparable with ==. It is kept as long as the hold, so
-	// it should be small.
+	// Handle is the driver's own. It MUST be comparable with ==. It is kept as long as the hold, so it should
+	// be small.
 	Handle any
 }
 
-// Renewal is the outcome of renewing one grant: an error, or a new Since and Valid, which replace
-// the old ones even where they end sooner. ErrNotHeld and ErrBroken say that the hold is gone for
-// good. After any other error package holdfast renews again while the hold is trusted.
+// Renewal is the outcome of renewing one grant: an error, or a new Since and Valid, which replace the old ones
+// even where they end sooner. ErrNotHeld and ErrBroken say that the hold is gone for good. After any other
+// error package holdfast renews again while the hold is trusted.
 type Renewal struct {
 	Since Instant
 	Valid time.Duration
 	Err   error
 }
 
-// Driver keeps locks in one store. All methods MUST be safe for concurrent use. They return the
-// store's raw errors, joined with this package's errors where the comment says so; package holdfast
-// adds the operation and the name.
+// Driver keeps locks in one store. All methods MUST be safe for concurrent use. They return the store's raw
+// errors, joined with this package's errors where the comment says so; package holdfast adds the operation and
+// the name.
 type Driver interface {
 	// Caps returns what the store can do. It MUST NOT do I/O and MUST always return the same value.
 	Caps() Caps
 
 	// Try takes the hold if the name is free for it, and does not wait.
 	//
-	// It MUST return ErrHeld, if possible as a *HeldError, when the name is taken or closed, or
-	// when waiters come first (unless Request.Unfair). It MUST return ErrMismatch when the name is
-	// in use as another kind or with other slots, where the store can tell. It MUST return an error
-	// that is ErrUncertain when the outcome is not known because the reply was lost or the context
-	// ended in flight. Any other error says that the store has certainly not granted the hold.
+	// It MUST return ErrHeld, if possible as a *HeldError, when the name is taken or closed, or when waiters
+	// come first (unless Request.Unfair). It MUST return ErrMismatch when the name is in use as another kind or
+	// with other slots, where the store can tell. It MUST return an error that is ErrUncertain when the outcome
+	// is not known because the reply was lost or the context ended in flight. Any other error says that the
+	// store has certainly not granted the hold.
 	//
-	// A Grant beside ErrUncertain, and one beside ErrHeld of Enqueue, MAY have a Handle: package
-	// holdfast gives it back when it withdraws the request.
+	// A Grant beside ErrUncertain, and one beside ErrHeld of Enqueue, MAY have a Handle: package holdfast gives
+	// it back when it withdraws the request.
 	//
-	// The driver MUST NOT repeat a Try by itself if one attempt may be refused and the other be
-	// granted: nobody would know of that hold.
+	// The driver MUST NOT repeat a Try by itself if one attempt may be refused and the other be granted: nobody
+	// would know of that hold.
 	//
 	// The context may have no deadline, so the driver MUST bound each request by a time of its own.
 	Try(context.Context, Request) (Grant, error)
 
-	// Renew starts the TTL of each grant again and returns one renewal for each, in the same order.
-	// The most urgent grants come first. It should take one round trip where the store can. Batches
-	// of different urgency may be under way at the same time.
+	// Renew starts the TTL of each grant again and returns one renewal for each, in the same order. The most
+	// urgent grants come first. It should take one round trip where the store can. Batches of different urgency
+	// may be under way at the same time.
 	//
-	// It MUST check the owner, and MUST NOT revive a hold that has expired. Since MUST be an
-	// instant before the request was sent. If a grant is HandedOver, the store MUST record its token,
-	// unless it has a higher one on record. The rest of the block MUST stay reserved.
+	// It MUST check the owner, and MUST NOT revive a hold that has expired. Since MUST be an instant before the
+	// request was sent. If a grant is HandedOver, the store MUST record its token, unless it has a higher one
+	// on record. The rest of the block MUST stay reserved.
 	Renew(context.Context, []Grant) []Renewal
 
-	// Release frees each grant that its owner still has, and returns one error for each, in the
-	// same order. It also withdraws a request that is queued or whose outcome is unknown (Token 0).
+	// Release frees each grant that its owner still has, and returns one error for each, in the same order. It
+	// also withdraws a request that is queued or whose outcome is unknown (Token 0).
 	//
-	// Nil means that the store holds nothing for this owner. For a grant with Token 0 or Stray, nil
-	// also means that no earlier request of this owner can take effect any more: the store MUST
-	// remember the owner for a while and refuse such a request. ErrNotHeld means the same as nil,
-	// and that the hold had gone before, where the store can tell; ErrBroken, that an operator had
-	// broken it. After any other error package holdfast repeats the release.
+	// Nil means that the store holds nothing for this owner. For a grant with Token 0 or Stray, nil also means
+	// that no earlier request of this owner can take effect any more: the store MUST remember the owner for a
+	// while and refuse such a request. ErrNotHeld means the same as nil, and that the hold had gone before,
+	// where the store can tell; ErrBroken, that an operator had broken it. After any other error package
+	// holdfast repeats the release.
 	//
-	// Grant.Token is the last token of the Block that was used: the next hold's token MUST be
-	// higher than it, and need not be higher than the rest of the block. When a hold ends in any
-	// other way, all of its block counts as used.
+	// Grant.Token is the last token of the Block that was used: the next hold's token MUST be higher than it,
+	// and need not be higher than the rest of the block. When a hold ends in any other way, all of its block
+	// counts as used.
 	Release(context.Context, []Grant) []error
 
-	// Close ends the driver's connections. Package holdfast has released its holds before. A hold
-	// that is left all the same counts as vanished: it ends with its TTL, or at once in a store
-	// that can tell.
+	// Close ends the driver's connections. Package holdfast has released its holds before. A hold that is left
+	// all the same counts as vanished: it ends with its TTL, or at once in a store that can tell.
 	Close() error
-}
-
-// Queuer is a driver whose store queues waiters itself (OpQueue).
-type Queuer interface {
-	// Enqueue takes or confirms the owner's place in the name's queue, and collects the hold once
-	// it is granted. It returns the grant if the owner has the hold, now or already, and ErrHeld if
-	// the owner is queued. Other errors are those of Try. It MUST be idempotent by Owner: after
-	// ErrUncertain package holdfast either asks again with the same owner or withdraws.
-	//
-	// The store MAY drop a place that is not confirmed for two polls (Caps.Poll). The next Enqueue
-	// then takes a new place at the end.
-	Enqueue(context.Context, Request) (Grant, error)
-
-	// Wait blocks, on the caller's goroutine, until the queued owner is granted the hold, and
-	// returns the grant. It returns ErrHeld when it is worth asking again by Enqueue. Wake-ups MAY
-	// be spurious and MAY be missed: the context ends after one poll. A Wait that ends without a
-	// grant MUST leave the place as it is.
-	//
-	// A hold that the store granted while the client waited is a claim, so that one who has died
-	// delays others no longer (P7): Claim MUST be set, Valid MUST be at most two polls, and Since MUST be the sending of the last request of this owner that the store
-	// answered before granting.
-	Wait(context.Context, Request) (Grant, error)
-}
-
-// ContentionHinter is a Queuer that may know, without asking the store, that others want a name. Package
-// holdfast then queues at once, without a Try that is likely to be refused. A wrong answer costs a
-// little time only.
-type ContentionHinter interface {
-	// Contended reports whether others are known to want the name. It MUST NOT ask the store.
-	Contended(name string) bool
-}
-
-// Notifier is a driver that learns of losses by itself (OpNotify).
-type Notifier interface {
-	// Losses returns the driver's one channel of losses, which Close MUST close. The driver MAY
-	// drop losses that nobody receives in time: the next renewal of each hold reports its loss
-	// again. A loss MAY be told before the grant of its hold is answered, or late, when the owner
-	// has been granted the name again: package holdfast then releases that hold too.
-	Losses() <-chan Loss
-}
-
-// Loss tells that the holds of some owners are gone.
-type Loss struct {
-	Owners []string
-	Err    error // why: ErrBroken, ErrNotHeld, the end of a session
-}
-
-// Sharder is a driver over a store of several parts that fail independently (OpShard).
-type Sharder interface {
-	// Shard returns the part of the store that keeps the request's name. Package holdfast sends
-	// batches to each part separately, so that a dead part delays no other. The answer MAY change
-	// from call to call.
-	Shard(Request) string
-}
-
-// Downgrader is a driver that turns an exclusive hold into a shared one without a gap
-// (OpDowngrade).
-type Downgrader interface {
-	// Downgrade makes the hold shared and returns its new grant, whose token MUST NOT be lower than
-	// before. It returns ErrNotHeld or ErrBroken if the hold is gone; package holdfast may repeat
-	// it after any other error. It MUST be idempotent: a hold that is shared already stays as it
-	// is. Package holdfast renews a grant that is HandedOver before it downgrades it, so the store
-	// has its token on record.
-	Downgrade(context.Context, Grant) (Grant, error)
 }

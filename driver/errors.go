@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The errors of the seam. Package holdfast exports the same values, so
-// errors.Is works with either. Match them with errors.Is, never with ==.
+// The errors of the seam. Package holdfast exports the same values, so errors.Is works with either. Match them
+// with errors.Is, never with ==.
 var (
 	// ErrHeld: the name is taken, closed, or has waiters that come first.
 	ErrHeld = errors.New("held by another")
@@ -16,8 +16,7 @@ var (
 	ErrNotHeld = errors.New("not held")
 	// ErrBroken: an operator broke the hold.
 	ErrBroken = errors.New("broken by an operator")
-	// ErrMismatch: the name is in use as another kind of lock or with another
-	// number of slots.
+	// ErrMismatch: the name is in use as another kind of lock or with another number of slots.
 	ErrMismatch = errors.New("name is in use as another kind of lock")
 	// ErrUnsupported: the store cannot do this.
 	ErrUnsupported = errors.New("not supported by this store")
@@ -27,8 +26,8 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// HeldError is ErrHeld with what the store knows of the holder. All fields are hints; the zero
-// value of each means that it is not known.
+// HeldError is ErrHeld with what the store knows of the holder. All fields are hints; the zero value of each
+// means that it is not known.
 type HeldError struct {
 	Name      string
 	Note      string        // the note of a holder
@@ -36,8 +35,8 @@ type HeldError struct {
 	Queued    int           // how many wait, this request included where it is queued
 	Ahead     int           // how many of them come before this request, where it is queued; the holder MAY count as one
 	ExpiresIn time.Duration // when the first of the holds in the way ends unless it is renewed
-	// Poll is after which pause a waiter of a store without a queue should ask again, at most; package
-	// holdfast jitters it down to half. It is for a store that knows how quick it is. 0: Caps.Poll.
+	// Poll is after which pause a waiter of a store without a queue should ask again, at most; package holdfast
+	// jitters it down to half. It is for a store that knows how quick it is. 0: Caps.Poll.
 	Poll time.Duration
 }
 
@@ -58,8 +57,8 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// Gone reports whether err says that the hold is gone for good: ErrNotHeld or ErrBroken. It is for
-// errors of a renewal, release or downgrade.
+// Gone reports whether err says that the hold is gone for good: ErrNotHeld or ErrBroken. It is for errors of a
+// renewal, release or downgrade.
 func Gone(err error) bool {
 	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrBroken)
 }
@@ -68,17 +67,3 @@ func Gone(err error) bool {
 func Uncertain(err error) error {
 	return fmt.Errorf("%w: %w", ErrUncertain, err)
 }
-
-// UnansweredError is the error of a call whose context ended before the store answered, where the driver
-// knows what was in the way: that the servers refuse connections, for instance, or have no leader. Package
-// holdfast tells the caller why, beside the end of the context. It matches both.
-type UnansweredError struct {
-	Ended error // the context's error
-	Why   error // what was in the way
-}
-
-// Error says both.
-func (e *UnansweredError) Error() string { return fmt.Sprintf("%v: %v", e.Ended, e.Why) }
-
-// Unwrap returns both.
-func (e *UnansweredError) Unwrap() []error { return []error{e.Ended, e.Why} }

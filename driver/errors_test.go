@@ -32,17 +32,6 @@ func TestHeldError(t *testing.T) {
 	}
 }
 
-func TestUnansweredError(t *testing.T) {
-	refused := errors.New("connection refused")
-	err := Uncertain(&UnansweredError{Ended: context.Canceled, Why: refused})
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, refused) || !errors.Is(err, ErrUncertain) {
-		t.Errorf("%v does not match all that it says", err)
-	}
-	if want := "outcome unknown: context canceled: connection refused"; err.Error() != want {
-		t.Errorf("it says %q, want %q", err, want)
-	}
-}
-
 func TestGone(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -1,10 +1,7 @@
 package driver_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/memlock"
@@ -45,36 +42,17 @@ func ExampleRedact() {
 	// Output: redis://app:xxxxx@db1/0?hf.prefix=a%2F&key=xxxxx
 }
 
-// counting counts the tries of another driver. Forward forwards the other calls, the optional
-// operations too.
-type counting struct {
-	driver.Forward
-	tries int
-}
-
-func (c *counting) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	c.tries++
-	return c.Forward.Try(ctx, r)
-}
-
-func ExampleForward() {
-	ctx := context.Background()
-	d := &counting{Forward: driver.Forward{Driver: memlock.NewStore(nil).Client()}}
+func ExampleAs() {
+	d := memlock.NewStore(nil).Client()
 	defer d.Close()
-	for _, owner := range []string{"a", "b"} {
-		_, err := d.Try(ctx, driver.Request{Name: "orders/42", Owner: owner, TTL: 30 * time.Second})
-		fmt.Println(owner, errors.Is(err, driver.ErrHeld))
-	}
-	_, inspects := driver.As[driver.Inspector](d, driver.OpInspect)
-	fmt.Println(d.tries, "tries; can inspect:", inspects)
-	// Output:
-	// a false
-	// b true
-	// 2 tries; can inspect: true
+	_, queues := driver.As[driver.Queuer](d)
+	_, shards := driver.As[driver.Sharder](d)
+	fmt.Println("queues:", queues, "has parts that fail independently:", shards)
+	// Output: queues: true has parts that fail independently: false
 }
 
 func ExampleCaps_Missing() {
-	have := driver.Caps{Fencing: true, Ops: driver.OpInspect}
-	fmt.Printf("%q\n", have.Missing(driver.Caps{Fencing: true, Fair: true, Ops: driver.OpInspect | driver.OpBreak}))
-	// Output: ["operations break" "fairness between clients"]
+	have := driver.Caps{Fencing: true}
+	fmt.Printf("%q\n", have.Missing(driver.Caps{Fencing: true, Fair: true}))
+	// Output: ["fairness between clients"]
 }

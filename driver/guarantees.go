@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Guarantees says what remains of the promises in one store when things go wrong. The documentation
-// is generated from it, and the fault tests assert it both ways: a promise that is kept holds, and
-// one that is not kept is shown broken.
+// Guarantees says what remains of the promises in one store when things go wrong. The documentation is
+// generated from it, and the fault tests assert it both ways: a promise that is kept holds, and one that is not
+// kept is shown broken.
 type Guarantees struct {
 	// Summary says in one sentence what the store's locks rest on.
 	Summary string
-	// Lateness is how much longer than TTL and lock-delay, or than the minimum hold, the store may
-	// keep a dead holder's name closed (P5).
+	// Lateness is how much longer than TTL and lock-delay, or than the minimum hold, the store may keep a dead
+	// holder's name closed (P5).
 	Lateness time.Duration
 	// Tokens says what the order of tokens rests on (P3).
 	Tokens string

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Sequencer names one hold so that a third party can check it: it is a lock's name, the mode and
-// the token, as in the Chubby paper (Burrows, OSDI 2006, section 2.4). It is neither secret nor
-// signed: it protects from mistakes, not from attackers.
+// Sequencer names one hold so that a third party can check it: it is a lock's name, the mode and the token, as
+// in the Chubby paper (Burrows, OSDI 2006, section 2.4). It is neither secret nor signed: it protects from
+// mistakes, not from attackers.
 type Sequencer struct {
 	Name  string // as the store knows it, with the client's prefix
 	Mode  Mode
@@ -19,10 +19,10 @@ type Sequencer struct {
 // sequencerModes are the modes in a sequencer's text. They are a wire format.
 const sequencerModes = "xsp"
 
-// String returns the text form, for example "hf1:x:42:orders%2F42". It is printable ASCII without
-// spaces, so that it fits an HTTP header or an environment variable. The letter is x for exclusive,
-// s for shared, p for the permits of a semaphore; the name is escaped as url.QueryEscape does. A
-// mode that does not exist is written as "?", which ParseSequencer refuses.
+// String returns the text form, for example "hf1:x:42:orders%2F42". It is printable ASCII without spaces, so
+// that it fits an HTTP header or an environment variable. The letter is x for exclusive, s for shared, p for
+// the permits of a semaphore; the name is escaped as url.QueryEscape does. A mode that does not exist is
+// written as "?", which ParseSequencer refuses.
 func (s Sequencer) String() string {
 	letter := "?"
 	if int(s.Mode) < len(sequencerModes) {

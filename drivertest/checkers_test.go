@@ -1,9 +1,10 @@
 package drivertest
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -116,88 +117,69 @@ func TestScanOrder(t *testing.T) {
 	}
 }
 
-// historyLine is one operation of a history, with the times of its call and its return.
-type historyLine struct {
-	action    action
-	owner     string
-	out       reply
-	call, ret int64
-}
-
-func written(lines ...historyLine) (history []porcupine.Operation) {
-	for i, l := range lines {
+// written returns a history of operations, one after the other, such as "try a 1", which got token 1, "try b no",
+// "renew a done" or "release a ?", which got no reply.
+func written(lines ...string) (history []porcupine.Operation) {
+	actions := map[string]action{"try": actTry, "renew": actRenew, "release": actRelease}
+	for i, line := range lines {
+		w := strings.Fields(line)
+		token, err := strconv.Atoi(w[2])
 		history = append(history, porcupine.Operation{
-			ClientId: i % 8, Input: step{l.action, "n", l.owner}, Output: l.out, Call: l.call, Return: l.ret,
+			ClientId: i % 8, Input: step{actions[w[0]], w[1]}, Call: int64(2 * i), Return: int64(2*i + 1),
+			Output: reply{done: w[2] == "done" || err == nil, unknown: w[2] == "?", token: driver.Token(token)},
 		})
 	}
 	return history
 }
 
 func TestCheckLinear(t *testing.T) {
-	ok := func(token driver.Token) reply { return reply{done: true, token: token} }
-	var no, unknown, done = reply{}, reply{unknown: true}, reply{done: true}
+	const right, wrong = true, false
+	atOnce := func(history []porcupine.Operation) []porcupine.Operation {
+		history[1].Return = 99
+		return history
+	}
+	lost := slices.Repeat([]string{"release a ?"}, 40) // a withdrawal that gets no reply is repeated
+	repeated := written(slices.Concat([]string{"try a ?"}, lost, []string{"release a done", "try b no", "try c 1"})...)
 	for name, c := range map[string]struct {
 		good    bool
 		history []porcupine.Operation
 	}{
-		"nothing":                   {true, nil},
-		"one after the other":       {true, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", done, 2, 3}, historyLine{actTry, "b", ok(2), 4, 5})},
-		"two at once":               {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actTry, "b", ok(2), 2, 3})},
-		"token repeats":             {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", done, 2, 3}, historyLine{actTry, "b", ok(1), 4, 5})},
-		"no tokens":                 {true, written(historyLine{actTry, "a", ok(0), 0, 1}, historyLine{actRelease, "a", done, 2, 3}, historyLine{actTry, "b", ok(0), 4, 5})},
-		"released while asked":      {true, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", done, 2, 9}, historyLine{actTry, "b", ok(2), 3, 4})},
-		"refused while held":        {true, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actTry, "b", no, 2, 3})},
-		"refused while free":        {false, written(historyLine{actTry, "b", no, 2, 3})},
-		"stranger's release":        {true, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "b", done, 2, 3}, historyLine{actTry, "c", no, 4, 5})},
-		"stranger's release frees":  {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "b", done, 2, 3}, historyLine{actTry, "c", ok(2), 4, 5})},
-		"holder's release denied":   {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", no, 2, 3})},
-		"holder's renewal":          {true, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRenew, "a", done, 2, 3})},
-		"holder's renewal denied":   {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRenew, "a", no, 2, 3})},
-		"stranger's renewal":        {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRenew, "b", done, 2, 3})},
-		"renewal after release":     {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", done, 2, 3}, historyLine{actRenew, "a", done, 4, 5})},
-		"unknown try happened":      {true, written(historyLine{actTry, "a", unknown, 0, 1}, historyLine{actTry, "b", no, 2, 3}, historyLine{actRelease, "a", done, 4, 5}, historyLine{actTry, "b", ok(1), 6, 7})},
-		"unknown try did not":       {true, written(historyLine{actTry, "a", unknown, 0, 1}, historyLine{actTry, "b", ok(1), 2, 3})},
-		"unknown try happens late":  {true, written(historyLine{actTry, "a", unknown, 0, 1}, historyLine{actTry, "b", ok(1), 2, 3}, historyLine{actRelease, "b", done, 4, 5}, historyLine{actTry, "c", no, 6, 7})},
-		"unknown release happened":  {true, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", unknown, 2, 3}, historyLine{actTry, "b", ok(2), 4, 5})},
-		"unknown release did not":   {true, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", unknown, 2, 3}, historyLine{actTry, "b", no, 4, 5})},
-		"unknown explains one only": {false, written(historyLine{actTry, "a", ok(1), 0, 1}, historyLine{actRelease, "a", unknown, 2, 3}, historyLine{actTry, "b", ok(2), 4, 5}, historyLine{actTry, "c", ok(3), 6, 7})},
+		"nothing":                            {right, nil},
+		"one after the other":                {right, written("try a 1", "release a done", "try b 2")},
+		"two at once":                        {wrong, written("try a 1", "try b 2")},
+		"token repeats":                      {wrong, written("try a 1", "release a done", "try b 1")},
+		"no tokens":                          {right, written("try a 0", "release a done", "try b 0")},
+		"released while asked":               {right, atOnce(written("try a 1", "release a done", "try b 2"))},
+		"refused while held":                 {right, written("try a 1", "try b no")},
+		"refused while free":                 {wrong, written("try b no")},
+		"stranger's release":                 {right, written("try a 1", "release b done", "try c no")},
+		"stranger's release frees":           {wrong, written("try a 1", "release b done", "try c 2")},
+		"holder's release denied":            {wrong, written("try a 1", "release a no")},
+		"holder's renewal":                   {right, written("try a 1", "renew a done")},
+		"holder's renewal denied":            {wrong, written("try a 1", "renew a no")},
+		"stranger's renewal":                 {wrong, written("try a 1", "renew b done")},
+		"renewal after release":              {wrong, written("try a 1", "release a done", "renew a done")},
+		"unknown try happened":               {right, written("try a ?", "try b no", "release a done", "try b 1")},
+		"unknown try did not":                {right, written("try a ?", "try b 1")},
+		"unknown try happens late":           {right, written("try a ?", "try b 1", "release b done", "try c no")},
+		"unknown release happened":           {right, written("try a 1", "release a ?", "try b 2")},
+		"unknown release did not":            {right, written("try a 1", "release a ?", "try b no")},
+		"unknown explains one only":          {wrong, written("try a 1", "release a ?", "try b 2", "try c 3")},
+		"withdrawn explains no more":         {wrong, written("try a ?", "release a done", "try b no", "try c 1")},
+		"often withdrawn explains no more":   {wrong, repeated},
+		"withdrawn explains what was before": {right, written("try a ?", "try b no", "release a done", "try c 1")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if wrong := checkLinear(c.history, true); (wrong == "") != c.good {
-				t.Errorf("checkLinear: %q", wrong)
+			if found := checkLinear(c.history, true); (found == "") != c.good {
+				t.Errorf("checkLinear: %q", found)
 			}
 		})
 	}
-	refused := written(historyLine{actTry, "a", no, 0, 3}, historyLine{actTry, "b", no, 1, 2})
-	if wrong := checkLinear(refused, false); wrong != "" {
-		t.Errorf("two that refuse each other: %s", wrong)
+	if found := checkLinear(written("try b no", "try a no"), false); found != "" {
+		t.Errorf("two that refuse each other: %s", found)
 	}
-	if wrong := checkLinear(make([]porcupine.Operation, 0, 1), true); wrong != "" {
-		t.Errorf("an empty history: %s", wrong)
-	}
-	long := make([]historyLine, maxPiece+1)
-	for i := range long {
-		long[i] = historyLine{actRelease, "a", done, int64(2 * i), int64(2*i + 1)}
-	}
-	if wrong := checkLinear(written(long...), true); !strings.Contains(wrong, "too long") {
-		t.Errorf("a piece that is too long to check: %q", wrong)
-	}
-}
-
-// TestScansScale: even a long history is scanned quickly.
-func TestScansScale(t *testing.T) {
-	const n = 50_000
-	holds, places := make([]held, n), make([]place, n)
-	for i := range n {
-		at := driver.Instant(10 * i)
-		holds[i] = exclusiveHold(driver.Token(i+1), at, at+10)
-		places[i] = place{"n", "owner", at, at + 1, at + 5}
-	}
-	begun := time.Now()
-	expectFound(t, scanIntervals(holds), 0, "P1:")
-	expectFound(t, scanTokens(holds), 0, "P3:")
-	expectFound(t, scanOrder(places), 0, "P8:")
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("scanning %d holds took %v", n, took)
+	long := written(slices.Repeat([]string{"release a done"}, maxPiece+1)...)
+	if found := checkLinear(long, true); !strings.Contains(found, "too long") {
+		t.Errorf("a piece that is too long to check: %q", found)
 	}
 }

@@ -1,106 +1,154 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
+// These cases are about which holds a name can have at the same time (P1), and as which lock (P10).
+
 var exclusiveCases = []testCase{
-	{name: "one holder", run: oneHolder},
-	{name: "free after release", run: freeAfterRelease},
-	{name: "names are independent", run: independentNames},
-	{name: "a grant arrives with time to work", kinds: kinds, run: timeToWork},
-	{name: "held error tells the truth", kinds: kinds, run: heldErrorTellsTruth},
-	{name: "try takes no place", run: tryTakesNoPlace},
-	{name: "ended context takes nothing", kinds: modes, run: endedContext},
+	{name: "one holder", run: func(t *trial, a, b driver.Driver) {
+		for range 3 {
+			g := t.take(a, t.request())
+			t.refused(b, t.request(), "P1: a second client was granted a held name")
+			t.refused(a, t.request(), "P1: a second owner of the holder's client was granted the held name")
+			t.release(a, g)
+			t.freeNow(b, t.request(), "P4: a released name is not free at once, or a refused Try waits for it")
+		}
+	}},
+	// The TTL counts from a request of the caller. Since may be older than the call if the TTL is that of a session.
+	{name: "a grant arrives with time to work", kinds: kinds, run: func(t *trial, a, _ driver.Driver) {
+		g := t.have(a, t.hold())
+		if left := g.Since.Add(g.Valid).Sub(t.clock.Now()); left < t.long/4 {
+			t.Errorf("P1: of a fresh hold of %v only %v are left", t.long, left)
+		}
+	}},
+	{name: "held error tells the truth", kinds: kinds, run: func(t *trial, a, b driver.Driver) {
+		r := t.hold()
+		r.Note = longNote
+		g := t.have(a, r)
+		_, err := t.try1(b, t.rival())
+		held, ok := errors.AsType[*driver.HeldError](err)
+		switch {
+		case !errors.Is(err, driver.ErrHeld):
+			t.Errorf("P1: Try of a held name returned %v", err)
+		case !ok: // hints are optional
+		case held.Name != "" && held.Name != t.name:
+			t.Errorf("P10: HeldError names %q, not %q", held.Name, t.name)
+		case held.Note != "" && held.Note != r.Note:
+			t.Errorf("P10: HeldError has note %q, not %q", held.Note, r.Note)
+		case held.Token != 0 && held.Token != g.Token:
+			t.Errorf("P3: HeldError has token %d, the hold has %d", held.Token, g.Token)
+		case held.ExpiresIn < 0 || held.ExpiresIn > t.long+t.caps.Guarantees.Lateness+time.Second:
+			t.Errorf("P5: HeldError says that a hold of %v opens in %v", t.long, held.ExpiresIn)
+		}
+	}},
 }
 
-func oneHolder(t *trial) {
-	a, b := t.open(), t.open()
-	t.take(a, t.request())
-	t.refused(b, t.request(), "P1: a second client was granted a held name")
-	t.refused(a, t.request(), "P1: a second owner of the holder's client was granted the held name")
+var sharedCases = []testCase{
+	{name: "readers and writers", need: hasShared, run: func(t *trial, a, b driver.Driver) {
+		w := t.take(a, t.request())
+		t.refused(b, t.shared(), "P1: a shared hold was granted beside an exclusive one")
+		t.release(a, w)
+		r1, r2, r3 := t.take(a, t.shared()), t.take(a, t.shared()), t.take(b, t.shared())
+		t.refused(b, t.request(), "P1: an exclusive hold was granted beside shared ones")
+		t.release(a, r1)
+		t.release(b, r3)
+		t.refused(a, t.request(), "P1: an exclusive hold was granted beside a shared one")
+		t.release(a, r2)
+		t.freeNow(b, t.request(), "P4: the last reader's release did not free the name")
+	}},
 }
 
-func freeAfterRelease(t *trial) {
-	a, b := t.open(), t.open()
-	for range 3 {
-		t.release(a, t.take(a, t.request()))
-		t.freeNow(b, t.request(), "P4: a released name is not free at once")
-	}
+var slotsCases = []testCase{
+	{name: "permits are counted", need: hasSlots, run: func(t *trial, a, b driver.Driver) {
+		big := t.take(a, t.slot(4, 3))
+		t.refused(b, t.slot(4, 2), "P1: a semaphore of 4 gave 5 permits")
+		small := t.take(b, t.slot(4, 1))
+		t.refused(a, t.slot(4, 1), "P1: a semaphore of 4 gave a fifth permit")
+		t.release(a, big)
+		big = t.take(b, t.slot(4, 3))
+		t.refused(a, t.slot(4, 1), "P1: a semaphore of 4 gave a fifth permit after a release")
+		t.release(b, small)
+		t.refused(a, t.slot(4, 2), "P1: a semaphore of 4 gave a fifth permit after the release of one")
+		t.release(b, big)
+		t.freeNow(a, t.slot(4, 4), "P4: a semaphore is not whole after every release")
+	}},
 }
 
-func independentNames(t *trial) {
-	d := t.open()
-	t.take(d, t.request())
-	other := t.request()
-	other.Name = t.freshName()
-	t.take(d, other)
+// mismatchCases hold a name as one kind of lock and ask for it as another.
+var mismatchCases = []testCase{
+	{name: "a semaphore where a mutex is held", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.request(), t.slot(3, 1)) }},
+	{name: "a mutex where a semaphore is held", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.request()) }},
+	{name: "a reader where a semaphore is held", need: needs{Slots: true, Shared: true}, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.shared()) }},
+	{name: "a semaphore where a reader is", need: needs{Slots: true, Shared: true}, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.shared(), t.slot(3, 1)) }},
+	{name: "more slots", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.slot(4, 1)) }},
+	{name: "fewer slots", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.slot(2, 1)) }},
+	{name: "in the queue", need: needs{Slots: true, can: opQueue}, run: func(t *trial, a, b driver.Driver) {
+		g, other := t.take(a, t.slot(2, 2)), t.slot(3, 1)
+		_, err := t.enqueue(b, other)
+		t.mismatched(err, g.Request, other)
+		t.release(a, g)
+		t.freeNow(a, t.request(), "P10: a request of another kind took a place in the queue")
+	}},
 }
 
-// timeToWork: the TTL counts from a request of the caller, so when a grant arrives no more
-// of the TTL has passed than the call took. Since may be older than the call if the TTL is
-// that of a session.
-func timeToWork(t *trial) {
-	d := t.open()
-	g := t.have(d, t.hold())
-	if left := g.Since.Add(g.Valid).Sub(t.clock.Now()); left < t.long/4 {
-		t.Errorf("P1: of a fresh hold of %v only %v are left", t.long, left)
-	}
-}
-
-func heldErrorTellsTruth(t *trial) {
-	a, b := t.open(), t.open()
-	r := t.hold()
-	r.Note = longNote
-	g := t.have(a, r)
-	_, err := t.try1(b, t.rival())
-	if !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("P1: Try of a held name returned %v", err)
-	}
-	var held *driver.HeldError
-	if !errors.As(err, &held) {
-		return // hints are optional
-	}
-	switch {
-	case held.Name != "" && held.Name != t.name:
-		t.Errorf("P10: HeldError names %q, not %q", held.Name, t.name)
-	case held.Note != "" && held.Note != r.Note:
-		t.Errorf("P10: HeldError has note %q, not %q", held.Note, r.Note)
-	case held.Token != 0 && held.Token != g.Token:
-		t.Errorf("P3: HeldError has token %d, the hold has %d", held.Token, g.Token)
-	case held.ExpiresIn < 0 || held.ExpiresIn > t.long+t.caps.Guarantees.Lateness+time.Second:
-		t.Errorf("P5: HeldError says that a hold of %v opens in %v", t.long, held.ExpiresIn)
-	}
-}
-
-func tryTakesNoPlace(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	t.refused(b, t.request(), "P1: a second client was granted a held name")
+func (t *trial) mismatch(a, b driver.Driver, held, other driver.Request) {
+	t.Helper()
+	g := t.take(a, held)
+	_, err := t.try1(b, other)
+	t.mismatched(err, held, other)
+	t.renew(a, g)
 	t.release(a, g)
-	t.freeNow(a, t.request(), "P6: a Try that was refused still waits for the name")
+	// A kind is the name's only while it is used.
+	t.freeNow(b, other, "P10: an idle name cannot be used as another kind of lock")
 }
 
-func endedContext(t *trial) {
-	a, b := t.open(), t.open()
-	ctx, cancel := context.WithCancel(t.ctx)
-	cancel()
-	r := t.hold()
-	t.track(a, r)
-	g, err := a.Try(ctx, r)
-	if err == nil {
-		t.release(a, g) // allowed: a store without I/O need not check the context
-	} else if errors.Is(err, driver.ErrUncertain) {
-		if g.Owner != r.Owner {
-			t.Errorf("P6: an uncertain Try returned no grant to withdraw")
-		}
-		if err := t.release1(a, g); err != nil && !driver.Gone(err) {
-			t.Errorf("P6: withdrawing an uncertain Try failed: %v", err)
-		}
+func (t *trial) mismatched(err error, held, other driver.Request) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrMismatch) {
+		t.Errorf("P10: asking as %v of %d slots for a name held as %v of %d slots returned %v, not ErrMismatch",
+			other.Mode, other.Slots, held.Mode, held.Slots, err)
 	}
-	t.freeNow(b, t.rival(), "P6: a Try with an ended context took the name")
+}
+
+// readWriteCases are about Request.RW, which tells a half of a read-write lock from a mutex. In Holdfast's own
+// layouts the two are one lock.
+var readWriteCases = []testCase{
+	{name: "a mutex and a write lock", run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, t.request(), readWrite(t.request())) }},
+	{name: "a write lock and a mutex", run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, readWrite(t.request()), t.request()) }},
+	{name: "a mutex and a read lock", need: hasShared, run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, t.request(), readWrite(t.shared())) }},
+	{name: "a read lock and a mutex", need: hasShared, run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, readWrite(t.shared()), t.request()) }},
+	{name: "a write lock waits behind a mutex", need: queues, run: func(t *trial, a, b driver.Driver) {
+		g, writer := t.take(a, t.request()), readWrite(t.request())
+		t.queued(b, writer)
+		t.release(a, g)
+		g = t.arrives(b, writer, "P7: a write lock that waited behind a mutex was not granted")
+		t.refused(a, t.request(), "P1: a mutex was granted beside a write lock that had waited")
+		t.release(b, g)
+	}},
+}
+
+func readWrite(r driver.Request) driver.Request {
+	r.RW = true
+	return r
+}
+
+// oneLock holds a name as one lock and asks for it as the other.
+func (t *trial) oneLock(a, b driver.Driver, held, other driver.Request) {
+	t.Helper()
+	g := t.take(a, held)
+	_, err := t.try1(b, other)
+	if err == nil {
+		t.Errorf("P1: a mutex and a half of a read-write lock of one name were held at the same time")
+	} else if !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P10: a mutex and a half of a read-write lock of one name are one lock, but the request returned %v, not ErrHeld", err)
+	}
+	t.release(a, t.renew(a, g))
+	if err != nil {
+		t.freeNow(b, other, "P4: the release of a mutex, or of a half of a read-write lock, did not free the name for the other")
+	}
 }

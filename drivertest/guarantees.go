@@ -1,123 +1,66 @@
 package drivertest
 
 import (
+	"errors"
 	"reflect"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
+// guaranteesCases are about what a driver says of itself.
 var guaranteesCases = []testCase{
-	{name: "caps are the same for every client", run: capsEqual},
-	{name: "caps make sense", run: capsSane},
-	{name: "every fault has a verdict", run: everyVerdict},
-	{name: "operations are there, or refused", run: opsReal},
-	{name: "modes are there, or refused", run: modesReal},
-	{name: "shards are stable", need: driver.Caps{Ops: driver.OpShard}, run: shardsStable},
-}
-
-func capsEqual(t *trial) {
-	a, b := t.open(), t.open()
-	if a.Caps().Store != b.Caps().Store {
-		t.Errorf("P10: two clients of one store call it %q and %q", a.Caps().Store, b.Caps().Store)
-	}
-	if !reflect.DeepEqual(a.Caps(), b.Caps()) || !reflect.DeepEqual(a.Caps(), a.Caps()) {
-		t.Errorf("P10: Caps differ between calls or clients")
-	}
-}
-
-func capsSane(t *trial) {
-	c := t.caps
-	switch {
-	case c.Store == "":
-		t.Errorf("P10: Caps.Store is empty: several locks are ordered by it")
-	case c.MinTTL < 0 || c.MaxTTL < 0 || (c.MaxTTL != 0 && c.MaxTTL < c.MinTTL):
-		t.Errorf("P10: Caps take TTLs from %v to %v", c.MinTTL, c.MaxTTL)
-	case c.Poll < 0 || c.TokenBlock < 0 || c.Guarantees.Lateness < 0:
-		t.Errorf("P10: Caps have a negative Poll (%v), TokenBlock (%d) or Lateness (%v)", c.Poll,
-			c.TokenBlock, c.Guarantees.Lateness)
-	case c.Fair && !c.Ops.Has(driver.OpQueue):
-		t.Errorf("P8: Caps claim fairness between clients without a queue in the store")
-	}
-}
-
-func everyVerdict(t *trial) {
-	g := t.caps.Guarantees
-	if g.Summary == "" || g.Tokens == "" {
-		t.Errorf("P10: Guarantees have no Summary or do not say what tokens rest on")
-	}
-	known := map[driver.Fault]bool{}
-	for _, f := range driver.Faults() {
-		known[f] = true
-		switch v, ok := g.Faults[f]; {
-		case !ok || v.Exclusion == driver.Unstated || v.Tokens == driver.Unstated:
-			t.Errorf("P10: Guarantees leave unstated what %q does", f)
-		case (v.Exclusion == driver.Breaks || v.Tokens == driver.Breaks) && v.Note == "":
-			t.Errorf("P10: Guarantees say that %q breaks a promise, and not why nor what to do", f)
-		case v.Exclusion > driver.Breaks || v.Tokens > driver.Breaks:
-			t.Errorf("P10: Guarantees have an unknown verdict on %q", f)
+	{name: "caps are the same for every client", run: func(t *trial, a, b driver.Driver) {
+		if !reflect.DeepEqual(a.Caps(), b.Caps()) || !reflect.DeepEqual(a.Caps(), t.caps) {
+			t.Errorf("P10: Caps differ between calls or clients of one store: %+v, %+v", a.Caps(), b.Caps())
 		}
-	}
-	for f := range g.Faults {
-		if !known[f] {
-			t.Errorf("P10: Guarantees judge %q, which is no fault that stores are judged by", f)
+	}},
+	{name: "caps make sense", run: func(t *trial, a, b driver.Driver) {
+		c := t.caps
+		switch {
+		case c.Store == "":
+			t.Errorf("P10: Caps.Store is empty: several locks are ordered by it")
+		case c.MinTTL < 0 || c.MaxTTL < 0 || (c.MaxTTL != 0 && c.MaxTTL < c.MinTTL):
+			t.Errorf("P10: Caps take TTLs from %v to %v", c.MinTTL, c.MaxTTL)
+		case c.Poll < 0 || c.TokenBlock < 0 || c.Guarantees.Lateness < 0:
+			t.Errorf("P10: Caps have a negative Poll (%v), TokenBlock (%d) or Lateness (%v)", c.Poll, c.TokenBlock, c.Guarantees.Lateness)
+		case c.Fair && !t.can(opQueue):
+			t.Errorf("P8: Caps claim fairness between clients without a queue in the store")
 		}
-	}
-}
-
-func opsReal(t *trial) {
-	d := t.open()
-	all := []driver.Ops{driver.OpQueue, driver.OpNotify, driver.OpShard, driver.OpInspect,
-		driver.OpBreak, driver.OpDowngrade, driver.OpWatch, driver.OpVote, driver.OpRaise}
-	var known driver.Ops
-	for _, op := range all {
-		known |= op
-	}
-	if extra := t.caps.Ops &^ known; extra != 0 {
-		t.Errorf("P10: Caps.Ops lists operations that do not exist: %b", extra)
-	}
-	for op, ok := range map[driver.Ops]bool{
-		driver.OpQueue: is[driver.Queuer](d), driver.OpNotify: is[driver.Notifier](d), driver.OpShard: is[driver.Sharder](d),
-		driver.OpInspect: is[driver.Inspector](d), driver.OpBreak: is[driver.Breaker](d), driver.OpDowngrade: is[driver.Downgrader](d),
-		driver.OpWatch: is[driver.Watcher](d),
-		driver.OpVote:  is[driver.Voter](d), driver.OpRaise: is[driver.Raiser](d),
-	} {
-		if t.caps.Ops.Has(op) && !ok {
-			t.Errorf("P10: Caps.Ops lists %v, and the driver has no such methods", op)
+		for range 20 {
+			r := t.elsewhere()
+			if s := ops(a).Shard(r); t.can(opShard) && (s != ops(a).Shard(named(t.request(), r.Name)) || s != ops(b).Shard(r)) {
+				t.Errorf("P5: the shard of one name differs between requests or clients")
+			}
 		}
-	}
-	t.refusesOps(known &^ t.caps.Ops)
-}
-
-func is[T any](d driver.Driver) bool { _, ok := d.(T); return ok }
-
-func modesReal(t *trial) {
-	if !t.caps.Shared {
-		t.refusesMode(t.shared())
-	}
-	if !t.caps.Slots {
-		t.refusesMode(t.slot(2, 1))
-	}
-	d := t.open()
-	t.freeNow(d, t.request(), "P7: exclusive holds are what every store has")
-	if t.caps.Shared {
-		t.freeNow(d, t.shared(), "P10: Caps list shared holds")
-	}
-	if t.caps.Slots {
-		r := t.slot(2, 1)
-		r.Name = t.freshName()
-		t.freeNow(d, r, "P10: Caps list semaphores")
-	}
-}
-
-func shardsStable(t *trial) {
-	a, b := driver.Forward{Driver: t.open()}, driver.Forward{Driver: t.open()}
-	for range 20 {
-		r := t.request()
-		r.Name = t.freshName()
-		again := t.request()
-		again.Name = r.Name
-		if s := a.Shard(r); s != a.Shard(again) || s != b.Shard(r) {
-			t.Errorf("P5: the shard of one name differs between requests or clients")
+	}},
+	{name: "every fault has a verdict", alone: func(t *trial) {
+		g := t.caps.Guarantees
+		if g.Summary == "" || g.Tokens == "" || len(g.Faults) != len(driver.Faults()) {
+			t.Errorf("P10: Guarantees have no Summary, do not say what tokens rest on, or judge what is no fault")
 		}
-	}
+		for _, f := range driver.Faults() {
+			switch v := g.Faults[f]; {
+			case v.Exclusion == driver.Unstated || v.Tokens == driver.Unstated:
+				t.Errorf("P10: Guarantees leave unstated what %q does", f)
+			case (v.Exclusion == driver.Breaks || v.Tokens == driver.Breaks) && v.Note == "":
+				t.Errorf("P10: Guarantees say that %q breaks a promise, and not why nor what to do", f)
+			case v.Exclusion > driver.Breaks || v.Tokens > driver.Breaks:
+				t.Errorf("P10: Guarantees have an unknown verdict on %q", f)
+			}
+		}
+	}},
+	{name: "modes are there, or refused", run: func(t *trial, a, _ driver.Driver) {
+		t.freeNow(a, t.request(), "P7: exclusive holds are what every store has")
+		for _, m := range []struct {
+			has bool
+			r   driver.Request
+		}{{t.caps.Shared, t.shared()}, {t.caps.Slots, named(t.slot(2, 1), t.freshName())}} {
+			if m.has {
+				t.freeNow(a, m.r, "P10: Caps list the mode")
+			} else if _, err := t.try1(a, m.r); !errors.Is(err, driver.ErrUnsupported) {
+				t.Errorf("P10: Try in a mode that Caps does not list (%v) returned %v, not ErrUnsupported", m.r.Mode, err)
+			}
+		}
+		t.freeNow(a, t.request(), "P6: a refused mode left something behind")
+	}},
 }

@@ -9,119 +9,97 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Harness tells the suite how to reach a driver and what the suite may do to the store.
-// Open MUST be set, and for [Run] either Transport or NoTransport. Every other field MAY
-// have its zero value.
+// Harness tells the suite how to reach a driver and what the suite may do to the store. Open MUST be set, and for
+// [Run] either Transport or NoTransport. Every other field MAY have its zero value.
 type Harness struct {
-	// Open returns a new client on the one store of this run; the suite closes the
-	// client. Several goroutines call Open at the same time. MUST be set.
+	// Open returns a new client on the one store of this run; the suite closes the client. Several goroutines call
+	// Open at the same time. MUST be set.
 	Open func(t testing.TB) driver.Driver
 
-	// Advance lets the store's time pass by d, for all names. Nil: the suite waits until
-	// real time has passed.
+	// Advance lets the store's time pass by d, for all names. Nil: the suite waits until real time has passed.
 	Advance func(t testing.TB, d time.Duration)
 
-	// Transport returns a new client on the store of this run, as Open does, and the
-	// transport between the two; the suite closes the client. For a store that speaks TCP
-	// it starts a chaos.Proxy before the server and connects the client to the proxy. Most
-	// mistakes of drivers show only when a reply comes late or never, so it MUST be set for
+	// Transport returns a new client on the store of this run, as Open does, and the transport between the two; the
+	// suite closes the client. For a store that speaks TCP it starts a chaos.Proxy before the server and connects the
+	// client to the proxy. Most mistakes of drivers show only when a reply comes late or never, so it MUST be set for
 	// Run, unless NoTransport is.
 	Transport func(t testing.TB) (driver.Driver, Transport)
 
-	// NoTransport says that nothing between client and store can delay or lose a message:
-	// the store is memory of the process, or files of its host. The suite then judges by
-	// how long calls take.
+	// NoTransport says that nothing between client and store can delay or lose a message: the store is memory of the
+	// process, or files of its host. The suite then judges by how long calls take.
 	NoTransport bool
 
-	// Restart kills the store, starts it again with its data, and returns when it serves.
-	// Nil: restarts are not tested.
+	// Restart kills the store, starts it again with its data, and returns when it serves. Nil: restarts are not
+	// tested.
 	Restart func(t testing.TB)
 
-	// TTL is that of holds that expire during a case. 0: 400 ms, or Caps.MinTTL if that is
-	// longer. It MUST be a multiple of the unit in which the store counts.
+	// TTL is that of holds that expire during a case. 0: 400 ms, or Caps.MinTTL if that is longer. It MUST be a
+	// multiple of the unit in which the store counts.
 	TTL time.Duration
 
 	// Operations is the length of each random history. 0: 2000.
 	Operations int
 
-	// Clients is how many clients the histories have that are scanned. 0: 4. Those that are
-	// checked for linearizability have four at most: else the check would not end.
+	// Clients is how many clients the histories have that are scanned. 0: 4. Those that are checked for
+	// linearizability have four at most: else the check would not end.
 	Clients int
 
 	// Seed of the random histories. 0: a random one, which the test logs.
 	Seed uint64
 
-	// Clock MUST be the one that the driver reads. Nil: driver.HostClock.
-	Clock driver.Clock
-
-	// Parallel is how many cases run at the same time; most of the time they wait. 0: 16.
-	// Cases that advance the store's time or restart the store run one by one.
+	// Parallel is how many cases run at the same time; most of the time they wait. 0: 16. Cases that advance the
+	// store's time or restart the store run one by one.
 	Parallel int
 
-	// BlindToKinds says that the store does not know whether a name is in use as another
-	// kind of lock or with other slots (P10). The suite then asserts only that a request of
-	// another kind is not granted beside a hold.
-	BlindToKinds bool
-
-	// ReadWriteApart says that the layout, which the store shares with another program,
-	// keeps a mutex and a read-write lock of one name apart (Request.RW). The suite then
-	// asserts only that neither spoils the other; else, that they exclude each other.
-	ReadWriteApart bool
-
-	// Refuses reports whether the driver refuses a name because the other programs with which it shares the
-	// layout refuse it. The suite asserts that it does, and that it takes every other name. The driver's
-	// documentation MUST say which. Nil: no name is refused that driver.CheckName accepts.
+	// Refuses reports whether the driver refuses a name because other programs that use its layout do. The suite
+	// asserts that it does, and that it takes every other name. The driver's documentation MUST say which. Nil: no
+	// name is refused that driver.CheckName accepts.
 	Refuses func(name string) bool
 
-	// FaultBetween says, if it is not nil, that the caller injects faults into the store, or
-	// into the connections to it, during the random histories, and reports whether there was
-	// a fault at any time between two instants of the clock. Requests may then fail: the
-	// suite withdraws them. A waiter may lose its place in the queue (P8) during a fault,
-	// because the store may take a waiter whose connection breaks for one that is gone.
+	// FaultBetween reports whether there was a fault at any time between two instants of driver.HostClock. It is set
+	// if the caller injects faults into the store, or into the connections to it, during the random histories. The
+	// suite then withdraws requests that fail, and a waiter may lose its place in the queue (P8) during a fault.
 	// Several goroutines call it at the same time.
 	FaultBetween func(from, until driver.Instant) bool
 
-	// Plain says that RunHistories injects no faults of its own between the clients and the driver, because
-	// the caller does so between a driver over several stores and each of them. There a request that is
-	// repeated is another attempt to get a majority, and may undo the first, so that nobody may repeat one.
+	// Plain says that RunHistories injects no faults of its own between the clients and the driver. A driver over
+	// several stores needs it: a request that is repeated is another attempt to get a majority there, and may undo
+	// the first.
 	Plain bool
 
-	// Untimed says that no verdict may depend on how fast the machine is. The suite then leaves
-	// out the cases that need a stopwatch, and every bound is at least a minute.
+	// Untimed says that no verdict may depend on how fast the machine is. The suite then leaves out the cases that
+	// need a stopwatch, and every bound is at least a minute.
 	Untimed bool
 
-	// Except lists cases, as theme/case, or as theme/case (kind) for one kind of hold, that are left out because
-	// no driver of this store could pass them. The driver's documentation MUST say why.
+	// Except lists cases that no driver of this store could pass, as theme/case, or as theme/case (kind) for one kind
+	// of hold. The driver's documentation MUST say why.
 	Except []string
 
-	// Leaks are more options for goleak, for goroutines of a client library that outlive its
-	// connections by design.
+	// Leaks are more options for goleak, for goroutines of a client library that outlive its connections by design.
 	Leaks []goleak.Option
 
 	slack time.Duration // for the suite's own tests; 0: 2 s, or a minute if Untimed
 }
 
-// Run runs the conformance suite. Each case is a subtest that is named after its theme and
-// what it checks, and the text of each failure begins with the promise that is broken. The
-// test MUST NOT be parallel: Run counts the goroutines of the whole process.
+// Run runs the conformance suite. Each case is a subtest that is named after its theme and what it checks, and the
+// text of each failure begins with the promise that is broken. The test MUST NOT be parallel: Run counts the
+// goroutines of the whole process.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	h.checkTransport(t)
 	runOn(realStage{t}, h)
 }
 
-// RunHistories runs only the random histories in which package chaos injects faults between
-// clients and store. Half of Harness.Operations are scanned, and half are checked for
-// linearizability. Meanwhile the caller MAY inject faults into the store itself, if its
-// Guarantees promise that they break nothing; it MUST set Harness.FaultBetween then.
+// RunHistories runs only the random histories in which package chaos injects faults between clients and store. Half
+// of Harness.Operations are scanned, and half are checked for linearizability. The caller MAY inject faults into the
+// store itself, if its Guarantees promise that they break nothing; it MUST set Harness.FaultBetween then.
 func RunHistories(t *testing.T, h Harness) {
 	t.Helper()
 	runOn(realStage{t}, h, "faults/a history with faults, scanned",
 		"faults/a history with faults, linearizable")
 }
 
-// runOn runs the themes and cases that are named, or all, and then checks that they have left
-// nothing behind.
+// runOn runs the themes and cases that are named, or all, and then checks that they have left nothing behind.
 func runOn(st stage, h Harness, only ...string) {
 	st.Helper()
 	leaks := append([]goleak.Option{goleak.IgnoreCurrent()}, h.Leaks...)
@@ -133,8 +111,7 @@ func runOn(st stage, h Harness, only ...string) {
 	}
 }
 
-// stage runs subtests. It is a test, or a recorder by which the suite's own tests watch a
-// driver fail.
+// stage runs subtests. It is a test, or a recorder by which the suite's own tests watch a driver fail.
 type stage interface {
 	testing.TB
 	sub(name string, f func(testing.TB))

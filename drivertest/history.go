@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,16 +15,11 @@ import (
 )
 
 var historyCases = []testCase{
-	{name: "scans", run: func(t *trial) { t.scanned(t.open, t.operations()) }},
-	{name: "linearizable", run: func(t *trial) { t.linearized(t.open, t.operations(), maxPiece/2) }},
+	{name: "scans", alone: func(t *trial) { t.scanned(t.open, t.operations()) }},
+	{name: "linearizable", alone: func(t *trial) { t.linearized(t.open, t.operations(), maxPiece/2) }},
 }
 
-func (t *trial) operations() int {
-	if t.h.Operations > 0 {
-		return t.h.Operations
-	}
-	return 2000
-}
+func (t *trial) operations() int { return cmp.Or(t.h.Operations, 2000) }
 
 // history is what the workers of one random workload record.
 type history struct {
@@ -37,29 +31,16 @@ type history struct {
 	sequence atomic.Int64 // numbers calls and returns in their order
 	abandon  atomic.Int64 // how many more holds may be left to expire: each closes a name for a TTL
 	vain     atomic.Int64 // cycles of a scanned history that got no hold before there was any
+	failure  atomic.Value // the last error of a try that got nothing
 
 	mu     sync.Mutex
 	holds  []held
 	places []place
 	ops    []porcupine.Operation
-	errs   map[string]int // of tries that got nothing, by their texts: the first few
-}
-
-// noteError remembers why a try got nothing.
-func (h *history) noteError(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.errs == nil {
-		h.errs = map[string]int{}
-	}
-	if text := err.Error(); h.errs[text] > 0 || len(h.errs) < 20 {
-		h.errs[text]++
-	}
 }
 
 func (t *trial) newHistory(operations int) *history {
-	h := &history{trial: t,
-		deadline: time.Now().Add(20*time.Second + time.Duration(operations)*5*time.Millisecond)}
+	h := &history{trial: t, deadline: time.Now().Add(20*time.Second + time.Duration(operations)*5*time.Millisecond)}
 	h.budget.Store(int64(operations))
 	h.abandon.Store(3)
 	return h
@@ -70,15 +51,14 @@ func (h *history) spend() bool {
 	return h.budget.Add(-1) >= 0 && time.Now().Before(h.deadline) && !h.Failed()
 }
 
-// goOn is spend of a scanned history. Suppose that the machine is so busy that, beside the faults, the
-// store has granted no exclusive hold yet when the time or the operations are used up. Then nothing is
-// known of it, so the history goes on, until the time of the case is over.
+// goOn is spend of a scanned history, which goes on until it has an exclusive hold, or until the time of the case is
+// over: without one nothing is known of the store.
 func (h *history) goOn() bool {
 	return h.spend() || !h.granted.Load() && h.ctx.Err() == nil && !h.Failed()
 }
 
 // crew opens n clients of a workload.
-func (t *trial) crew(open func() driver.Driver, n int) []driver.Driver {
+func crew(open func() driver.Driver, n int) []driver.Driver {
 	ds := make([]driver.Driver, n)
 	for i := range ds {
 		ds[i] = open()
@@ -108,26 +88,22 @@ type worker struct {
 	asked    time.Duration // the pause that the store has asked for, because others split the votes for example
 }
 
-// scanned runs a workload of all operations, waiters that give up, holds that expire or are
-// broken, semaphores and readers among them, and scans its history.
+// pause sleeps for a random time.
+func (w *worker) pause(most time.Duration) { time.Sleep(time.Duration(w.IntN(int(most)))) }
+
+// scanned runs a workload of all operations, waiters that give up, holds that expire or are broken, semaphores and
+// readers among them, and scans its history.
 func (t *trial) scanned(open func() driver.Driver, operations int) {
 	h := t.newHistory(operations)
-	h.work(t.crew(open, cmp.Or(t.h.Clients, 4)), func(w *worker) {
+	h.work(crew(open, cmp.Or(t.h.Clients, 4)), func(w *worker) {
 		for w.goOn() {
 			w.cycle()
 		}
 	})
-	exclusive := 0
-	for _, hold := range h.holds {
-		if hold.Mode == driver.Exclusive {
-			exclusive++
-		}
-	}
-	t.Logf("%d of %d operations: %d holds (%d exclusive), %d places in queues, seed %d",
-		operations-int(max(h.budget.Load(), 0)), operations, len(h.holds), exclusive, len(h.places), t.seed)
-	if exclusive == 0 {
-		t.Errorf("P7: a random history of %d operations got no exclusive hold (seed %d), but %v",
-			operations, t.seed, h.errs)
+	t.Logf("%d of %d operations: %d holds, %d places in queues, seed %d",
+		operations-int(max(h.budget.Load(), 0)), operations, len(h.holds), len(h.places), t.seed)
+	if !h.granted.Load() {
+		t.Errorf("P7: a random history of %d operations got no exclusive hold (seed %d), but %v", operations, t.seed, h.failure.Load())
 	}
 	found := scanIntervals(h.holds)
 	if t.caps.Fencing && len(found) == 0 {
@@ -136,29 +112,21 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 	if t.caps.Fair {
 		found = append(found, scanOrder(h.places)...)
 	}
-	for i, f := range found {
-		if i == 5 {
-			promise, _, _ := strings.Cut(f, ":")
-			t.Errorf("%s: %d more failures of this history are not shown", promise, len(found)-i)
-			break
-		}
-		t.Errorf("%s (seed %d)", f, t.seed)
+	for _, f := range found[:min(len(found), 5)] {
+		t.Errorf("%s (seed %d, one of %d failures)", f, t.seed, len(found))
 	}
 }
 
-// slowness is by how much longer than usual the workers of a scanned history wait, and their holds last. It is 1,
-// unless the store is so slow that many tries have got nothing: suppose that every vote of a quorum is synced to a disk on
-// which that takes longer than a worker waits. Then it grows until something is granted, and stays.
-func (h *history) slowness() time.Duration {
-	return 1 << min(h.vain.Load()/16, 6)
-}
+// slowness is by how much longer than usual the workers of a scanned history wait, and their holds last. It grows
+// while the store is so slow that many tries get nothing, until something is granted.
+func (h *history) slowness() time.Duration { return 1 << min(h.vain.Load()/16, 6) }
 
 // cycle tries to take one hold, renews it a few times and releases it.
 func (w *worker) cycle() {
 	r := w.random()
 	r.TTL = min(r.TTL*w.slowness(), max(r.TTL, w.long))
 	take := w.tryOnce
-	if w.caps.Ops.Has(driver.OpQueue) && w.IntN(4) > 0 {
+	if w.can(opQueue) && w.IntN(4) > 0 {
 		take = w.acquire
 	}
 	g, err := take(r)
@@ -166,13 +134,13 @@ func (w *worker) cycle() {
 		if !w.granted.Load() {
 			w.vain.Add(1)
 		}
-		time.Sleep(time.Duration(w.IntN(int(max(w.asked, 5*time.Millisecond*w.slowness())))))
+		w.pause(max(w.asked, 5*time.Millisecond*w.slowness()))
 		w.asked = 0
 		return
 	}
 	hold := &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
 	for range w.IntN(3) {
-		time.Sleep(time.Duration(w.IntN(int(time.Millisecond))))
+		w.pause(time.Millisecond)
 		if !w.spend() {
 			break
 		}
@@ -180,9 +148,8 @@ func (w *worker) cycle() {
 		left := hold.until.Sub(w.clock.Now())
 		switch {
 		case left <= 0:
-			// A lease that is over stays so, whatever the store says. Suppose the hold has ended there, another
-			// was granted the name, and then the request for this one arrived a second time: its owner has the
-			// name again, with another token than it knows.
+			// A lease that is over stays so, whatever the store says: if the request arrives a second time after the
+			// hold has ended, its owner has the name again, with another token than it knows.
 		case renewal.Err == nil:
 			hold.until = renewal.Since.Add(renewal.Valid)
 		case driver.Gone(renewal.Err): // nobody else breaks holds here
@@ -199,10 +166,9 @@ func (w *worker) cycle() {
 	w.mu.Unlock()
 }
 
-// random is a request on one of three names: a mutex, a read-write lock, a
-// semaphore.
+// random is a request on one of three names: a mutex, a read-write lock, a semaphore.
 func (w *worker) random() driver.Request {
-	r := w.brief()
+	r := w.brief(w.request())
 	switch n := w.IntN(10); {
 	case n >= 8 && w.caps.Slots:
 		r.Name, r.Mode, r.Slots, r.Permits = w.name+"/slots", driver.Slot, 4, 1+w.IntN(3)
@@ -217,33 +183,25 @@ func (w *worker) random() driver.Request {
 
 func (w *worker) tryOnce(r driver.Request) (driver.Grant, error) {
 	g, err := w.d.Try(w.ctx, r)
-	if err != nil {
-		var held *driver.HeldError
-		if errors.As(err, &held) {
-			w.asked = held.Poll
-		}
-		w.noteError(err)
-		w.settle(driver.Grant{Request: r, Handle: g.Handle}, err)
+	if err == nil {
+		return g, nil
+	}
+	if held, ok := errors.AsType[*driver.HeldError](err); ok {
+		w.asked = held.Poll
+	}
+	w.failure.Store(err.Error())
+	switch {
+	case errors.Is(err, driver.ErrHeld):
+	case errors.Is(err, driver.ErrUncertain), errors.Is(err, context.DeadlineExceeded), w.h.FaultBetween != nil:
+		w.letGo(driver.Grant{Request: r, Handle: g.Handle})
+	default:
+		w.Errorf("P7: a request of a random history failed: %v (seed %d)", err, w.seed)
 	}
 	return g, err
 }
 
-// settle withdraws a request whose outcome is not known, and fails the test for an error that
-// a store without faults does not return.
-func (w *worker) settle(g driver.Grant, err error) {
-	switch {
-	case errors.Is(err, driver.ErrUncertain), errors.Is(err, context.DeadlineExceeded):
-		w.withdrawn(g)
-	case errors.Is(err, driver.ErrHeld):
-	case w.h.FaultBetween != nil:
-		w.withdrawn(g)
-	default:
-		w.Errorf("P7: a request of a random history failed: %v (seed %d)", err, w.seed)
-	}
-}
-
-// withdrawn withdraws, as package holdfast does, until the store confirms it.
-func (w *worker) withdrawn(g driver.Grant) {
+// letGo withdraws, as package holdfast does, until the store confirms it.
+func (w *worker) letGo(g driver.Grant) {
 	g.MinHold = 0
 	for w.ctx.Err() == nil {
 		if err := w.release1(w.d, g); err == nil || driver.Gone(err) {
@@ -253,11 +211,9 @@ func (w *worker) withdrawn(g driver.Grant) {
 	}
 }
 
-// acquire waits in the queue for a random time, and records its place. Suppose
-// a hundred wait for as long as four do: then hardly anybody is served before it gives up, and
-// the history tells nothing. So a crowd waits for longer.
+// acquire waits in the queue for a random time, and records its place. More waiters wait for longer, or hardly any
+// would be served.
 func (w *worker) acquire(r driver.Request) (driver.Grant, error) {
-	q, _ := driver.As[driver.Queuer](w.d, driver.OpQueue)
 	patience := 100 * time.Millisecond * w.slowness()
 	if w.h.Clients > 4 {
 		patience = 10 * time.Second
@@ -271,7 +227,7 @@ func (w *worker) acquire(r driver.Request) (driver.Grant, error) {
 	err := context.DeadlineExceeded // the history is over
 	for w.goOn() {
 		called := w.clock.Now()
-		g, err = q.Enqueue(ctx, r)
+		g, err = ops(w.d).Enqueue(ctx, r)
 		now := w.clock.Now()
 		known.Handle = cmp.Or(g.Handle, known.Handle)
 		known.Stray = known.Stray || errors.Is(err, driver.ErrUncertain)
@@ -284,7 +240,7 @@ func (w *worker) acquire(r driver.Request) (driver.Grant, error) {
 				p.queued = now
 			}
 			poll, stop := context.WithTimeout(ctx, w.poll/2)
-			g, err = q.Wait(poll, r)
+			g, err = ops(w.d).Wait(poll, r)
 			stop()
 			gap = max(gap, w.clock.Now().Sub(last))
 		}
@@ -292,12 +248,12 @@ func (w *worker) acquire(r driver.Request) (driver.Grant, error) {
 			break
 		}
 		if w.h.FaultBetween != nil && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
-			time.Sleep(time.Duration(w.IntN(int(w.poll / 8)))) // or a fault uses up the operations
+			w.pause(w.poll / 8) // or a fault uses up the operations
 		}
 	}
 	if err != nil {
-		w.noteError(err)
-		w.withdrawn(known)
+		w.failure.Store(err.Error())
+		w.letGo(known)
 		return g, err
 	}
 	g.Stray = known.Stray
@@ -317,27 +273,27 @@ func (w *worker) giveUp(hold *held, g driver.Grant) {
 	w.budget.Add(-1)
 	switch n := w.IntN(100); {
 	case n < 3 && hold.TTL == w.ttl && w.abandon.Add(-1) >= 0: // as if the process died
-	case n < 8 && w.caps.Ops.Has(driver.OpBreak) && g.Token != 0 && g.Mode == driver.Exclusive:
+	case n < 8 && w.can(opOperator) && g.Token != 0 && g.Mode == driver.Exclusive:
 		end()
-		if err := w.break1(w.other, g.Name, g.Token); err != nil {
-			w.withdrawn(g)
+		if err := ops(w.other).Break(w.ctx, g.Name, g.Token); err != nil {
+			w.letGo(g)
 		}
 	case n < 12: // as if the answer to the request had been lost
 		end()
 		g.Token = 0
-		w.withdrawn(g)
+		w.letGo(g)
 	default:
 		end()
 		if err := w.release1(w.d, g); err != nil && !driver.Gone(err) {
-			w.withdrawn(g)
+			w.letGo(g)
 		}
 	}
 }
 
-// linearized runs a workload of exclusive holds that do not expire, with renewals and
-// releases by their owners and by others, and checks its history piece by piece.
+// linearized runs a workload of exclusive holds that do not expire, with renewals and releases by their owners and by
+// others, and checks its history piece by piece.
 func (t *trial) linearized(open func() driver.Driver, operations, piece int) {
-	clients := t.crew(open, min(cmp.Or(t.h.Clients, 4), 4))
+	clients := crew(open, min(cmp.Or(t.h.Clients, 4), 4))
 	for round := uint64(0); operations > 0 && !t.Failed(); round++ {
 		h := t.newHistory(min(operations, piece))
 		h.round = round
@@ -348,18 +304,16 @@ func (t *trial) linearized(open func() driver.Driver, operations, piece int) {
 				w.contend(name)
 			}
 		})
-		strict := t.caps.Ops.Has(driver.OpQueue)
-		if wrong := checkLinear(h.ops, strict); wrong != "" {
+		if wrong := checkLinear(h.ops, t.can(opQueue)); wrong != "" {
 			t.Errorf("%s (%d operations, seed %d)", wrong, len(h.ops), t.seed)
 		}
 	}
 }
 
-// contend tries once. If it is granted the hold, it renews and releases it, and in between
-// tries to do so as another owner.
+// contend tries once. If it is granted the hold, it renews and releases it, and in between tries to do so as another
+// owner.
 func (w *worker) contend(name string) {
-	r := w.request()
-	r.Name = name
+	r := named(w.request(), name)
 	var g driver.Grant
 	tried := w.note(actTry, r, func() (out reply, err error) {
 		g, err = w.d.Try(w.ctx, r)
@@ -372,7 +326,7 @@ func (w *worker) contend(name string) {
 		w.let(driver.Grant{Request: r, Handle: g.Handle})
 		return
 	case !tried.done:
-		time.Sleep(time.Duration(w.IntN(int(time.Millisecond / 2))))
+		w.pause(time.Millisecond / 2)
 		return
 	}
 	for range w.IntN(3) {
@@ -407,8 +361,7 @@ func (w *worker) released(g driver.Grant) reply {
 	})
 }
 
-// let withdraws until the store confirms it; what it does counts as one
-// operation each time.
+// let withdraws until the store confirms it; what it does counts as one operation each time.
 func (w *worker) let(g driver.Grant) {
 	for w.ctx.Err() == nil && w.released(g).unknown {
 		time.Sleep(time.Millisecond)
@@ -424,7 +377,7 @@ func (w *worker) note(a action, r driver.Request, do func() (reply, error)) repl
 		out = reply{unknown: true}
 	}
 	op := porcupine.Operation{
-		ClientId: w.id, Input: step{a, r.Name, r.Owner}, Output: out,
+		ClientId: w.id, Input: step{a, r.Owner}, Output: out,
 		Call: call, Return: w.sequence.Add(1),
 	}
 	w.mu.Lock()

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -8,28 +9,89 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-var inspects = driver.Caps{Ops: driver.OpInspect}
-
+// inspectCases are about what operators see (P9).
 var inspectCases = []testCase{
-	{name: "an unused name is idle", need: inspects, run: inspectUnused},
-	{name: "shows the holder", need: inspects, kinds: kinds, run: inspectHolder},
-	{name: "shows readers", need: driver.Caps{Ops: driver.OpInspect, Shared: true}, run: inspectReaders},
-	{name: "shows permits", need: driver.Caps{Ops: driver.OpInspect, Slots: true}, run: inspectPermits},
-	{name: "shows waiters in order", need: driver.Caps{Ops: driver.OpInspect | driver.OpQueue}, kinds: modes,
-		run: inspectWaiters},
-	{name: "list can be stopped", need: inspects, run: listStops},
+	{name: "an unused name is idle", need: inspects, run: func(t *trial, a, b driver.Driver) {
+		var grants []driver.Grant
+		for range 20 {
+			r := named(t.request(), t.freshName())
+			t.idle(b, r.Name)
+			grants = append(grants, t.take(a, r))
+		}
+		for i, err := range t.releases(a, grants...) {
+			if err != nil {
+				t.Errorf("P4: a release in a batch failed: %v", err)
+			}
+			t.idle(b, grants[i].Name)
+		}
+	}},
+	{name: "shows the holder", need: inspects, kinds: kinds, run: func(t *trial, a, b driver.Driver) {
+		r := t.hold()
+		r.Note = longNote
+		before := t.now()
+		g := t.have(a, r)
+		for range 2 {
+			listed := t.list(b, t.name)
+			if len(listed) != 1 {
+				t.Fatalf("P9: List of a held name shows %+v", listed)
+			}
+			t.shows(listed[0], g, before)
+			t.shows(t.inspect(b), g, before)
+			g = t.renew(a, g)
+		}
+	}},
+	{name: "shows several holders", need: inspects, kinds: several, run: func(t *trial, a, b driver.Driver) {
+		held := map[string]driver.Grant{}
+		for i, d := range []driver.Driver{a, b} {
+			g := t.take(d, []driver.Request{t.hold(), t.beside()}[i])
+			held[g.Owner] = g
+		}
+		info := t.inspect(b)
+		for _, h := range info.Holders {
+			if g, ok := held[h.Owner]; !ok || h.Mode != g.Mode || h.Permits != g.Permits || info.Slots != g.Slots {
+				t.Errorf("P9: Inspect shows %+v of %d slots among the holders", h, info.Slots)
+			}
+			delete(held, h.Owner)
+		}
+		if len(held) != 0 {
+			t.Errorf("P9: Inspect does not show %d of 2 holders", len(held))
+		}
+	}},
+	{name: "shows waiters in order", need: needs{can: opOperator | opQueue}, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		g, first, second := t.take(a, t.rival()), t.hold(), t.rival()
+		first.Note, second.Note = longNote, "second"
+		t.queued(b, first)
+		t.queued(a, second)
+		info := t.inspect(b)
+		if t.dropped(first, second) {
+			return
+		}
+		if len(info.Holders) != 1 || info.Holders[0].Owner != g.Owner || len(info.Waiters) != 2 || info.Slots != g.Slots {
+			t.Fatalf("P9: Inspect of a name with a holder and two waiters shows %+v", info)
+		}
+		waiters := info.Waiters
+		if !t.caps.Fair && waiters[0].Owner == second.Owner {
+			waiters[0], waiters[1] = waiters[1], waiters[0]
+		}
+		for i, r := range []driver.Request{first, second} {
+			w := waiters[i]
+			if w.Owner != r.Owner || w.Note != r.Note && !t.caps.NoNotes || w.Mode != r.Mode || w.Permits != 0 && w.Permits != r.Permits {
+				t.Errorf("P8: Inspect shows the waiters as %+v", info.Waiters)
+			}
+		}
+		t.withdraw(b, first)
+		t.withdraw(a, second)
+		if n := len(t.inspect(b).Waiters); n != 0 {
+			t.Errorf("P6: Inspect shows %d waiters after all have withdrawn", n)
+		}
+	}},
 }
 
 func (t *trial) inspect(d driver.Driver) driver.Info {
 	t.Helper()
-	return t.inspectName(d, t.name)
-}
-
-func (t *trial) inspectName(d driver.Driver, name string) driver.Info {
-	t.Helper()
-	info, err := driver.Forward{Driver: d}.Inspect(t.ctx, name)
+	info, err := ops(d).Inspect(t.ctx, t.name)
 	if err != nil {
-		t.Fatalf("P9: Inspect of %q: %v", name, err)
+		t.Fatalf("P9: Inspect of %q: %v", t.name, err)
 	}
 	return info
 }
@@ -44,7 +106,7 @@ func (t *trial) list(d driver.Driver, prefix string) []driver.Info {
 }
 
 func (t *trial) listOnce(d driver.Driver, prefix string) (infos []driver.Info, err error) {
-	for info, err := range (driver.Forward{Driver: d}).List(t.ctx, prefix) {
+	for info, err := range ops(d).List(t.ctx, prefix) {
 		if err != nil {
 			return nil, err
 		}
@@ -53,17 +115,15 @@ func (t *trial) listOnce(d driver.Driver, prefix string) (infos []driver.Info, e
 	return infos, nil
 }
 
-func inspectUnused(t *trial) {
-	d := t.open()
-	if info := t.inspect(d); !info.Idle() || info.Name != t.name {
-		t.Errorf("P9: Inspect of an unused name shows %+v", info)
+// idle asserts that a name is not in use.
+func (t *trial) idle(d driver.Driver, name string) {
+	t.Helper()
+	info, err := ops(d).Inspect(t.ctx, name)
+	if err != nil || !info.Idle() || info.Name != name {
+		t.Errorf("P9: Inspect of the unused name %q shows %+v, %v", name, info, err)
 	}
-	t.release(d, t.take(d, t.request()))
-	if info := t.inspect(d); !info.Idle() {
-		t.Errorf("P9: Inspect of a released name shows %+v", info)
-	}
-	if infos := t.list(d, t.name); len(infos) != 0 {
-		t.Errorf("P9: List shows a released name: %+v", infos)
+	if infos := t.list(d, name); len(infos) != 0 {
+		t.Errorf("P9: List shows a released name, or a key beside it: %+v", infos)
 	}
 }
 
@@ -74,27 +134,7 @@ var longNote = func() string {
 	return note + strings.Repeat("x", holdfast.MaxNote-len(note))
 }()
 
-func inspectHolder(t *trial) {
-	a, b := t.open(), t.open()
-	r := t.hold()
-	r.Note = longNote
-	before := t.now()
-	g := t.have(a, r)
-	t.shown(b, g, before)
-	t.shown(b, t.renew(a, g), before)
-}
-
-// shown asserts that Inspect and List show a hold as it was granted, after an instant, and nothing else.
-func (t *trial) shown(d driver.Driver, g driver.Grant, before driver.Instant) {
-	t.Helper()
-	listed := t.list(d, t.name)
-	if len(listed) != 1 {
-		t.Fatalf("P9: List of a held name shows %+v", listed)
-	}
-	t.shows(listed[0], g, before)
-	t.shows(t.inspect(d), g, before)
-}
-
+// shows asserts that a hold, and nothing else, is shown as it was granted after an instant.
 func (t *trial) shows(info driver.Info, g driver.Grant, before driver.Instant) {
 	t.Helper()
 	if len(info.Holders) != 1 || len(info.Waiters) != 0 {
@@ -120,85 +160,85 @@ func (t *trial) shows(info driver.Info, g driver.Grant, before driver.Instant) {
 	}
 }
 
-func inspectReaders(t *trial) {
-	a, b := t.open(), t.open()
-	owners := map[string]bool{}
-	for range 3 {
-		owners[t.take(a, t.shared()).Owner] = true
-	}
-	for _, h := range t.inspect(b).Holders {
-		if h.Mode != driver.Shared || !owners[h.Owner] {
-			t.Errorf("P9: Inspect shows %+v among the readers", h)
+var watches = needs{can: opWatch | opOperator}
+
+// watchCases are about who is told of changes.
+var watchCases = []testCase{
+	{name: "tells of every change", need: watches, run: func(t *trial, a, b driver.Driver) {
+		hints := t.watch(t.ctx, b)
+		g := t.take(a, t.request())
+		t.hinted(b, hints, "a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
+		if t.can(opQueue) {
+			r := t.request() // nothing but the owner changes
+			t.queued(a, r)
+			w := t.waitFor(a, r)
+			t.release(a, g)
+			t.hinted(b, hints, "a hand-off", func(i driver.Info) bool { return len(i.Holders) == 1 && len(i.Waiters) == 0 })
+			g = t.renew(a, t.granted(w, t.poll, "P7: a waiter was not granted the released name"))
 		}
-		delete(owners, h.Owner)
-	}
-	if len(owners) != 0 {
-		t.Errorf("P9: Inspect does not show %d of 3 readers", len(owners))
-	}
+		if t.can(opDowngrade) && t.caps.Shared {
+			g = t.downgrade(a, g)
+			t.hinted(b, hints, "a downgrade", func(i driver.Info) bool { return i.Holders[0].Mode == driver.Shared })
+		}
+		t.release(a, g)
+		t.hinted(b, hints, "a release", driver.Info.Idle)
+		next := t.take(b, t.request())
+		t.hinted(b, hints, "its own client's hold", func(i driver.Info) bool { return len(i.Holders) == 1 })
+		if t.can(opOperator) && t.caps.Fencing {
+			t.breakHold(a, next)
+			t.hinted(b, hints, "a break", driver.Info.Idle)
+		}
+	}},
+	{name: "ends with its context", need: watches, run: func(t *trial, a, _ driver.Driver) {
+		ctx, cancel := context.WithCancel(t.ctx)
+		hints := t.watch(ctx, a)
+		cancel()
+		ends(t, hints, "P9: the channel of a watch was not closed after its context had ended")
+	}},
+	// If an inspection made a hint, a watcher that inspects the name at every hint would do so without end.
+	{name: "does not wake itself", need: watches, run: func(t *trial, a, b driver.Driver) {
+		hints := t.watch(t.ctx, b)
+		t.take(a, t.request())
+		t.hinted(b, hints, "a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
+		const inspections = 20
+		told := 0
+		for range inspections {
+			t.inspect(b)
+			select {
+			case <-hints:
+				told++
+			case <-time.After(t.tick()):
+			}
+		}
+		if told > inspections/2 {
+			t.Errorf("P9: of %d inspections of a name that did not change, %d were told as changes", inspections, told)
+		}
+	}},
 }
 
-func inspectPermits(t *trial) {
-	a, b := t.open(), t.open()
-	t.take(a, t.slot(5, 2))
-	t.take(b, t.slot(5, 1))
-	info := t.inspect(b)
-	permits := 0
-	for _, h := range info.Holders {
-		permits += h.Permits
+func (t *trial) watch(ctx context.Context, d driver.Driver) <-chan struct{} {
+	t.Helper()
+	hints, err := ops(d).Watch(ctx, t.name)
+	if err != nil {
+		t.Fatalf("P7: Watch: %v", err)
 	}
-	if info.Slots != 5 || len(info.Holders) != 2 || permits != 3 {
-		t.Errorf("P9: Inspect shows %d holders with %d permits of %d slots; 2 with 3 of 5 are right",
-			len(info.Holders), permits, info.Slots)
-	}
+	return hints
 }
 
-func inspectWaiters(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.rival())
-	first, second := t.hold(), t.rival()
-	first.Note, second.Note = longNote, "second"
-	t.queued(b, first)
-	t.queued(a, second)
-	info := t.inspect(b)
-	if t.dropped(first, second) {
-		return
-	}
-	if len(info.Holders) != 1 || info.Holders[0].Owner != g.Owner || len(info.Waiters) != 2 || info.Slots != g.Slots {
-		t.Fatalf("P9: Inspect of a name with a holder and two waiters shows %+v", info)
-	}
-	waiters := info.Waiters
-	if !t.caps.Fair && waiters[0].Owner == second.Owner {
-		waiters[0], waiters[1] = waiters[1], waiters[0]
-	}
-	for i, r := range []driver.Request{first, second} {
-		if w := waiters[i]; w.Owner != r.Owner || w.Note != r.Note && !t.caps.NoNotes || w.Mode != r.Mode || w.Permits != 0 && w.Permits != r.Permits {
-			t.Errorf("P8: Inspect shows the waiters as %+v", info.Waiters)
+// hinted waits for hints, and inspects the name after each, until it is as wanted.
+func (t *trial) hinted(d driver.Driver, hints <-chan struct{}, change string, want func(driver.Info) bool) {
+	t.Helper()
+	for end := time.After(t.slack); ; {
+		select {
+		case _, more := <-hints:
+			if !more {
+				t.Fatalf("P7: the channel of a watch was closed")
+			}
+			if want(t.inspect(d)) {
+				return
+			}
+		case <-end:
+			t.Fatalf("P7: a watch was not told of %s", change)
 		}
 	}
-	t.withdraw(b, first)
-	t.withdraw(a, second)
-	if n := len(t.inspect(b).Waiters); n != 0 {
-		t.Errorf("P6: Inspect shows %d waiters after all have withdrawn", n)
-	}
-}
-
-func listStops(t *trial) {
-	d := t.open()
-	for _, tail := range []string{"/a", "/b", "/c"} {
-		r := t.request()
-		r.Name += tail
-		t.take(d, r)
-	}
-	n := 0
-	for _, err := range (driver.Forward{Driver: d}).List(t.ctx, t.name) {
-		if err != nil {
-			t.Fatalf("P9: List: %v", err)
-		}
-		n++
-		break
-	}
-	if n != 1 {
-		t.Errorf("P9: List of three names yielded %d before it was stopped", n)
-	}
-	t.freeNow(d, t.request(), "P9: a List that was stopped left the driver stuck")
 }

@@ -7,14 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// kind is one way in which a store comes to have a hold. Most drivers have code of their own for each mode and
-// for each path, and a driver may keep a promise for one of them only. A case with testCase.kinds runs once
-// with each kind that the driver has, on a name of its own.
+// kind is one way in which a store comes to have a hold. Most drivers have code of their own for each mode and for
+// each path, and a driver may keep a promise for one of them only.
 type kind struct {
 	name string
 	mode driver.Mode
@@ -57,9 +55,9 @@ func (s *suite) has(k kind) bool {
 	case k.mode == driver.Shared && !s.caps.Shared, k.mode == driver.Slot && !s.caps.Slots:
 		return false
 	case k.path == enqueued || k.path == handedOver:
-		return s.caps.Ops.Has(driver.OpQueue)
+		return s.can(opQueue)
 	}
-	return k.path != downgraded || s.caps.Ops.Has(driver.OpDowngrade)
+	return k.path != downgraded || s.can(opDowngrade)
 }
 
 // kindsAtOnce bounds how many kinds of one case run at the same time, for stores that count connections.
@@ -80,37 +78,27 @@ func (t *trial) eachKind(c testCase) {
 		limit <- struct{}{}
 		all.Go(func() {
 			defer func() { <-limit }()
-			c.run(&trial{TB: part{t.TB, k}, suite: t.suite, ctx: t.ctx, name: t.freshName(), title: t.title, kind: k, pool: pool})
+			of := &trial{TB: t.TB, suite: t.suite, ctx: t.ctx, name: t.freshName(), title: t.title, kind: k, pool: pool}
+			of.perform(c)
 		})
 	}
 	all.Wait()
 }
 
-// part is the test of a case with one kind. What ends it leaves the other kinds alone.
-type part struct {
-	testing.TB
-	kind kind
+// Errorf names the kind.
+func (t *trial) Errorf(format string, args ...any) {
+	t.Helper()
+	if t.pool != nil {
+		format, args = "%s%s", []any{fmt.Sprintf(format, args...), t.kind.suffix()}
+	}
+	t.TB.Errorf(format, args...)
 }
 
-func (p part) Errorf(format string, args ...any) {
-	p.Helper()
-	p.TB.Errorf("%s%s", fmt.Sprintf(format, args...), p.kind.suffix())
-}
-
-func (p part) Fatalf(format string, args ...any) {
-	p.Helper()
-	p.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (p part) Fatal(args ...any) {
-	p.Helper()
-	p.Fatalf("%s", fmt.Sprint(args...))
-}
-
-func (p part) FailNow() {
-	p.Fail()
-	runtime.Goexit()
+// Fatalf ends the case for its kind, and leaves the other kinds alone.
+func (t *trial) Fatalf(format string, args ...any) {
+	t.Helper()
+	t.Errorf(format, args...)
+	t.done()
 }
 
 // pool has the clients that the kinds of one case share.
@@ -143,12 +131,8 @@ func (t *trial) hold() driver.Request {
 	return t.request()
 }
 
-// briefHold is hold, and the hold is to expire during the case.
-func (t *trial) briefHold() driver.Request {
-	r := t.hold()
-	r.TTL = t.ttl
-	return r
-}
+// elsewhere is hold, on another name.
+func (t *trial) elsewhere() driver.Request { return named(t.hold(), t.freshName()) }
 
 // rival returns a request that a hold of the case's kind keeps out.
 func (t *trial) rival() driver.Request {
@@ -166,8 +150,16 @@ func (t *trial) beside() driver.Request {
 	return t.shared()
 }
 
-// have takes a hold of the case's kind on a free name. If the store cannot keep the request's lock-delay or
-// minimum hold, the driver MUST refuse it, and there is no more to assert.
+// whole returns a request for all that a name has: a hold of any kind keeps it out.
+func (t *trial) whole() driver.Request {
+	if t.kind.mode == driver.Slot {
+		return t.slot(3, 3)
+	}
+	return t.request()
+}
+
+// have takes a hold of the case's kind on a free name. If the store cannot keep the request's lock-delay or minimum
+// hold, the driver MUST refuse it, and there is no more to assert.
 func (t *trial) have(d driver.Driver, r driver.Request) driver.Grant {
 	t.Helper()
 	t.asked = t.now()
@@ -190,16 +182,14 @@ func (t *trial) granting(d driver.Driver, r driver.Request) (driver.Grant, error
 	switch t.kind.path {
 	case enqueued:
 		g, err := t.enqueue(d, r)
-		if g.Claim {
-			g = t.renew(d, g)
-		}
-		return g, err
+		return t.confirmed(d, g), err
 	case handedOver:
 		other := t.open()
 		before := t.take(other, t.rival())
-		if _, err := t.enqueue(d, r); err == nil {
+		switch _, err := t.enqueue(d, r); {
+		case err == nil:
 			t.Fatalf("P1: Enqueue was granted a held name")
-		} else if !errors.Is(err, driver.ErrHeld) {
+		case !errors.Is(err, driver.ErrHeld):
 			t.release(other, before)
 			return driver.Grant{}, err
 		}
@@ -210,17 +200,21 @@ func (t *trial) granting(d driver.Driver, r driver.Request) (driver.Grant, error
 		t.asked = t.now()
 		t.release(other, before)
 		g := t.granted(w, t.poll, "P7: a waiter was not granted the released name")
-		t.sane(g, w.request)
-		if g.Claim {
-			g = t.renew(d, g)
-		}
-		return g, nil
+		return t.confirmed(d, g), nil
 	}
 	return t.try1(d, r)
 }
 
-// freed asserts that the name of a hold that has ended can be taken at once, with a higher token, and releases
-// it.
+// confirmed renews a grant that is a claim.
+func (t *trial) confirmed(d driver.Driver, g driver.Grant) driver.Grant {
+	t.Helper()
+	if g.Claim {
+		return t.renew(d, g)
+	}
+	return g
+}
+
+// freed asserts that the name of a hold that has ended can be taken at once, with a higher token, and releases it.
 func (t *trial) freed(d driver.Driver, last driver.Grant, why string) {
 	t.Helper()
 	g, err := t.tryFree(d, t.rival())
@@ -232,8 +226,8 @@ func (t *trial) freed(d driver.Driver, last driver.Grant, why string) {
 	t.release(d, g)
 }
 
-// after asserts that a hold's token is higher than that of a hold before it. A guard admits a writer whose
-// token is not lower than any reader's, so it may equal the last reader's.
+// after asserts that a hold's token is higher than that of a hold before it. A guard admits a writer whose token is
+// not lower than any reader's, so it may equal the last reader's.
 func (t *trial) after(g, last driver.Grant, why string) {
 	t.Helper()
 	if least := last.Token; t.caps.Fencing && g.Mode != driver.Slot {

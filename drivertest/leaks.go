@@ -1,85 +1,175 @@
 package drivertest
 
 import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
+// How many holds, or waiters, there are at the first count of goroutines or connections and at the second. A driver
+// may need some for its connections, but not one for each hold.
+const (
+	few  = 8
+	many = few + 32
+)
+
+// leaksCases are about what a driver leaves behind, and what it needs for each hold (P9).
 var leaksCases = []testCase{
-	{name: "closed driver", run: closedDriver},
-	{name: "many names leave nothing", need: inspects, run: namesLeaveNothing},
-}
-
-// closedDriver: calls after Close fail, and do nothing.
-func closedDriver(t *trial) {
-	a, b := t.h.Open(t.TB), t.open()
-	g, err := a.Try(t.ctx, t.request())
-	if err != nil {
-		t.Fatalf("P7: Try of a free name: %v", err)
-	}
-	t.release(a, g)
-	if err := a.Close(); err != nil {
-		t.Errorf("P9: Close: %v", err)
-	}
-	if g, err := a.Try(t.ctx, t.request()); err == nil {
-		t.Errorf("P9: a closed driver was granted a hold: %+v", g)
-	}
-	if r := t.renew1(a, g); r.Err == nil {
-		t.Errorf("P2: a closed driver renewed a released hold")
-	}
-	t.freeNow(b, t.request(), "P9: a closed driver took the name")
-}
-
-func namesLeaveNothing(t *trial) {
-	d := t.open()
-	var grants []driver.Grant
-	for range 50 {
-		r := t.request()
-		r.Name = t.freshName()
-		grants = append(grants, t.take(d, r))
-	}
-	for _, err := range d.Release(t.ctx, grants) {
+	{name: "closed driver", run: func(t *trial, _, b driver.Driver) {
+		a := t.h.Open(t.TB)
+		g, err := a.Try(t.ctx, t.request())
 		if err != nil {
-			t.Errorf("P4: a release in a batch failed: %v", err)
+			t.Fatalf("P7: Try of a free name: %v", err)
 		}
-	}
-	for _, g := range grants {
-		if infos := t.list(d, g.Name); len(infos) != 0 {
-			t.Errorf("P9: List shows a released name: %+v", infos)
+		t.release(a, g)
+		t.close(a)
+		if g, err := a.Try(t.ctx, t.request()); err == nil {
+			t.Errorf("P9: a closed driver was granted a hold: %+v", g)
 		}
+		if r := t.renew1(a, g); r.Err == nil {
+			t.Errorf("P2: a closed driver renewed a released hold")
+		}
+		t.freeNow(b, t.request(), "P9: a closed driver took the name")
+	}},
+	{name: "goroutines do not grow with holds", serial: true, run: func(t *trial, a, _ driver.Driver) {
+		before := 0
+		var grants []driver.Grant
+		for i := range many {
+			if i == few {
+				before = goroutines()
+			}
+			grants = append(grants, t.take(a, t.elsewhere()))
+		}
+		t.unchanged("holds", before, 0)
+		for i, err := range t.releases(a, grants...) {
+			if err != nil && t.clock.Now() < grants[i].Since.Add(grants[i].Valid) {
+				t.Errorf("P4: a release in a batch failed: %v", err)
+			}
+		}
+	}},
+	{name: "goroutines do not grow with waiters", need: queues, serial: true, run: waitersAndGoroutines},
+}
+
+// unchanged fails the test if the number of goroutines, without the test's own, has grown by more than one for every
+// second hold or waiter from few to many.
+func (t *trial) unchanged(what string, before, own int) {
+	t.Helper()
+	more, fewer := 0, 0
+	if !t.within(t.slack, func() bool {
+		if more = goroutines() - before - own; more < (many-few)/2 {
+			fewer++
+		} else {
+			fewer = 0
+		}
+		return fewer == 5 // in a row: on a busy machine some may have been about to start
+	}) {
+		t.Errorf("P9: %d more %s are %d more goroutines", many-few, what, more)
 	}
 }
 
-// swept asserts, after the last case, that none of the cases' names is in use. Holds that a
-// case let expire are gone at the end of their TTL. If the caller still injects faults, the
-// store may not answer, and is asked again.
+// goroutines returns the number of goroutines, without those that come and go.
+func goroutines() int {
+	least := runtime.NumGoroutine()
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		least = min(least, runtime.NumGoroutine())
+	}
+	return least
+}
+
+// begun waits until all waiters have begun to wait, which a busy machine takes its time for.
+func (t *trial) begun(all []*waiter) {
+	t.within(t.slack, func() bool {
+		return !slices.ContainsFunc(all, func(w *waiter) bool { return w.asked.Load() == 0 })
+	})
+	time.Sleep(t.tick())
+}
+
+// waitersAndGoroutines: all waiters take their places before the first begins to wait, and all stop waiting before
+// the first withdraws. Else they would delay each other in a store that has one writer at a time.
+func waitersAndGoroutines(t *trial, a, b driver.Driver) {
+	var requests []driver.Request
+	for range many {
+		r := t.elsewhere()
+		t.take(a, r)
+		r.Owner = newOwner()
+		t.queued(b, r)
+		requests = append(requests, r)
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	var waiters sync.WaitGroup
+	defer waiters.Wait()
+	defer cancel()
+	before := 0
+	var all []*waiter
+	for i, r := range requests {
+		if i == few {
+			t.begun(all)
+			before = goroutines()
+		}
+		w := &waiter{}
+		all = append(all, w)
+		waiters.Go(func() { t.await(ctx, b, r, w) })
+	}
+	t.begun(all)
+	t.unchanged("waiters", before, many-few)
+}
+
+// connectionsCases count the connections of a client to its store.
+var connectionsCases = []testCase{
+	{name: "connections do not grow with holds", wired: func(t *trial, d driver.Driver, wire Transport, _ driver.Driver) {
+		before := 0
+		for i := range many {
+			if i == few {
+				before = wire.Connections()
+			}
+			t.take(d, t.elsewhere())
+		}
+		if now := wire.Connections(); now-before >= (many-few)/2 {
+			t.Errorf("P9: %d more holds are %d more connections", many-few, now-before)
+		}
+	}},
+	{name: "close ends the connections", alone: func(t *trial) {
+		d, wire := t.h.Transport(t.TB)
+		g, err := d.Try(t.ctx, t.request())
+		if err != nil {
+			t.Fatalf("P7: Try of a free name: %v", err)
+		}
+		t.release(d, g)
+		t.close(d)
+		if !t.within(t.slack, func() bool { return wire.Connections() == 0 }) {
+			t.Errorf("P9: %d connections are left after Close", wire.Connections())
+		}
+	}},
+}
+
+// swept asserts, after the last case, that none of the cases' names is in use. Holds that a case let expire are gone
+// at the end of their TTL. If the caller still injects faults, the store may not answer, and is asked again.
 func (s *suite) swept(tb testing.TB) {
-	if !s.caps.Ops.Has(driver.OpInspect) || tb.Failed() {
+	if !s.can(opOperator) || tb.Failed() {
 		return // a case that failed may have left something behind
 	}
 	t := &trial{TB: tb, suite: s, ctx: tb.Context()}
 	d := s.h.Open(tb)
 	defer d.Close()
 	expired := 3*s.ttl + s.caps.Guarantees.Lateness
-	end := time.Now().Add(expired + 2*s.poll + s.slack)
 	if s.h.Advance != nil {
 		t.pass(expired)
 	}
-	for {
-		infos, err := t.listOnce(d, s.prefix)
-		switch late := time.Now().After(end); {
-		case err != nil && (s.h.FaultBetween == nil || late):
-			tb.Errorf("P9: List of %q: %v", s.prefix, err)
-			return
-		case err == nil && len(infos) == 0:
-			return
-		case err == nil && late:
-			tb.Errorf("P9: %d names are in use after the last user has released them: %+v",
-				len(infos), infos[0])
-			return
-		}
-		time.Sleep(t.tick())
+	var infos []driver.Info
+	var err error
+	t.within(expired+2*s.poll+s.slack, func() bool {
+		infos, err = t.listOnce(d, s.prefix)
+		return err == nil && len(infos) == 0 || err != nil && s.h.FaultBetween == nil
+	})
+	if err != nil {
+		tb.Errorf("P9: List of %q: %v", s.prefix, err)
+	} else if len(infos) != 0 {
+		tb.Errorf("P9: %d names are in use after the last user has released them: %+v", len(infos), infos[0])
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// The linearizability checker searches for one order of the operations that explains all
-// replies. Its cost grows fast with length and concurrency, so it gets histories of one name,
-// of at most maxPiece operations and 32 clients.
+// The linearizability checker searches for one order of the operations that explains all replies. Its cost grows fast
+// with length and concurrency, so it gets histories of one name, of at most maxPiece operations and 32 clients.
 const maxPiece = 5000
 
 // linearTimeout bounds the check of one piece; a check that does not finish is a failure.
@@ -31,7 +30,6 @@ const (
 // step is one operation on a fenced mutex.
 type step struct {
 	action action
-	name   string
 	owner  string
 }
 
@@ -48,34 +46,20 @@ type mutexState struct {
 	high  driver.Token
 }
 
-// mutexModel is a fenced mutex that checks owners and whose holds do not expire. With strict,
-// a Try is refused only while another holds the name. Without, two that arrive at the same
-// time may both be refused, as by a store that keeps no order of arrivals.
+// mutexModel is a fenced mutex that checks owners and whose holds do not expire. With strict, a Try is refused only
+// while another holds the name. Without, two that arrive at the same time may both be refused, as by a store that
+// keeps no order of arrivals. A history has one name.
 func mutexModel(strict bool) porcupine.Model {
 	return porcupine.Model{
-		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-			names := map[string]int{}
-			var parts [][]porcupine.Operation
-			for _, op := range history {
-				name := op.Input.(step).name
-				if _, ok := names[name]; !ok {
-					names[name] = len(parts)
-					parts = append(parts, nil)
-				}
-				parts[names[name]] = append(parts[names[name]], op)
-			}
-			return parts
-		},
 		Init: func() any { return mutexState{} },
 		Step: func(state, input, output any) (bool, any) {
 			return mutexStep(state.(mutexState), input.(step), output.(reply), strict)
 		},
-		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
 	}
 }
 
-// mutexStep reports whether a reply is right in a state, and returns the next state. An
-// operation without a reply that has no effect is ordered after all others.
+// mutexStep reports whether a reply is right in a state, and returns the next state. An operation without a reply
+// that has no effect is ordered after all others.
 func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState) {
 	mine := s.owner == in.owner
 	switch in.action {
@@ -101,13 +85,13 @@ func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState)
 	}
 }
 
-// boundUnknown says until when operations without a reply may take effect: until the end, or until a
-// withdrawal of their owner is confirmed that was sent later (P6). Suppose that one has done nothing. Then
-// a Try can be put right before that withdrawal, which undoes it, and a release right after it.
+// boundUnknown says until when operations without a reply may take effect: until the end, or until a withdrawal of
+// their owner is confirmed that was sent later (P6). One that has done nothing can be put right before that
+// withdrawal.
 //
-// While a store is down, a withdrawal is repeated again and again. Only the first that takes effect
-// changes anything, because each owner asks for one hold. So of those of an owner that have no reply the
-// earliest stands for all: else the orders to search would double with each.
+// While a store is down, a withdrawal is repeated. Only the first that takes effect changes anything, because each
+// owner asks for one hold. So of those of an owner that have no reply the earliest stands for all: else the orders to
+// search would double with each.
 func boundUnknown(history []porcupine.Operation) []porcupine.Operation {
 	history = slices.Clone(history)
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
@@ -140,9 +124,8 @@ func boundUnknown(history []porcupine.Operation) []porcupine.Operation {
 
 // checkLinear returns the failure of a history, or "".
 func checkLinear(history []porcupine.Operation, strict bool) string {
-	// A renewal without a reply is right in every state and changes none. Without it there are
-	// fewer orders to search, of which there are twice as many for each operation that may take
-	// effect at any later time.
+	// A renewal without a reply is right in every state and changes none. Without it there are fewer orders to
+	// search.
 	history = slices.DeleteFunc(history, func(op porcupine.Operation) bool {
 		return op.Output.(reply).unknown && op.Input.(step).action == actRenew
 	})

@@ -3,15 +3,14 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-type asking = func(*bad, context.Context, driver.Request) (driver.Grant, error)
+type trying = func(*bad, context.Context, driver.Request) (driver.Grant, error)
 
 // doubleGrant grants a name that is held again: it takes another name instead.
 func doubleGrant(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
@@ -26,8 +25,7 @@ func doubleGrant(b *bad, ctx context.Context, r driver.Request) (driver.Grant, e
 	return g, err
 }
 
-// checkThenTake checks whether the name is free, and takes it in a second step that does not
-// check again.
+// checkThenTake checks whether the name is free, and takes it in a second step that does not check again.
 func checkThenTake(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	if info, err := b.Inspect(ctx, r.Name); err != nil || !info.Idle() {
 		return driver.Grant{}, driver.ErrHeld
@@ -58,73 +56,35 @@ func renewRevives(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
 	return r
 }
 
-func silentLoss(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	r := b.good1(ctx, g)
-	if driver.Gone(r.Err) {
-		return driver.Renewal{Since: driver.HostClock.Now(), Valid: g.TTL}
-	}
-	return r
-}
-
-func goneOnTimeout(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	r := b.good1(ctx, g)
-	if r.Err != nil {
-		r.Err = driver.ErrBroken
-	}
-	return r
-}
-
-func tokenRepeats(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := b.Driver.Try(ctx, r)
-	g.Token = (g.Token + 15) / 16
-	return g, err
-}
-
 // tokenReset keeps the counter in the record, which goes when the name is idle.
 func tokenReset(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	info, _ := b.Inspect(ctx, r.Name)
 	g, err := b.Driver.Try(ctx, r)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.tokens == nil {
-		b.tokens = map[string]driver.Token{}
-	}
 	if info.Idle() {
-		delete(b.tokens, r.Name)
-	}
-	if err == nil {
-		b.tokens[r.Name]++
-		g.Token = b.tokens[r.Name]
+		g.Token = 1
 	}
 	return g, err
 }
 
-func manyTokens(b *bad) driver.Caps {
-	caps := b.Driver.Caps()
-	caps.TokenBlock = 16
-	return caps
-}
-
-// notesToken notes the first token of each hold, for releaseOldToken.
-func notesToken(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+// notes notes what it grants.
+func notes(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Driver.Try(ctx, r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.tokens == nil {
-		b.tokens = map[string]driver.Token{}
-	}
-	if err == nil {
-		b.tokens[r.Owner] = g.Token
-	}
+	b.granted[r.Owner] = g
 	return g, err
 }
 
-// releaseOldToken releases a hold as if only the first token of its block had been used.
-func releaseOldToken(b *bad, ctx context.Context, g driver.Grant) error {
-	b.mu.Lock()
-	g.Token, g.HandedOver = b.tokens[g.Owner], false
-	b.mu.Unlock()
-	return b.goodRelease(ctx, g)
+// oldToken is of a release as if only the first token of the block had been used.
+func oldToken(b *bad, g *driver.Grant) { g.Token, g.HandedOver = b.first(g.Owner).Token, false }
+
+// undoneLate is of a release that keeps the minimum hold of a hold that is undone.
+func undoneLate(b *bad, g *driver.Grant) { g.MinHold = b.first(g.Owner).MinHold }
+
+func (s *shared) first(owner string) driver.Grant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted[owner]
 }
 
 func renewOldToken(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
@@ -134,57 +94,35 @@ func renewOldToken(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
 
 // releaseByName frees the hold on the name, whichever owner has it.
 func releaseByName(b *bad, ctx context.Context, g driver.Grant) error {
-	info, _ := b.Inspect(ctx, g.Name)
-	for _, h := range info.Holders {
-		theirs := g
-		theirs.Owner, theirs.Token = h.Owner, h.Token
-		b.goodRelease(ctx, theirs)
-	}
+	b.goodRelease(ctx, b.holder(ctx, g))
 	return b.goodRelease(ctx, g)
 }
 
 func renewByName(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	info, _ := b.Inspect(ctx, g.Name)
+	return b.good1(ctx, b.holder(ctx, g))
+}
+
+func downgradeByName(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	return b.Forward.Downgrade(ctx, b.holder(ctx, g))
+}
+
+// holder returns a grant as if it were that of whoever holds the name.
+func (b *bad) holder(ctx context.Context, g driver.Grant) driver.Grant {
+	info, _ := b.Forward.Inspect(ctx, g.Name)
 	for _, h := range info.Holders {
-		g.Owner = h.Owner
+		g.Owner, g.Token = h.Owner, h.Token
 	}
-	return b.good1(ctx, g)
+	return g
 }
 
-func breakAnyHold(b *bad, ctx context.Context, name string, token driver.Token) error {
-	info, _ := b.Inspect(ctx, name)
-	for _, h := range info.Holders {
-		token = h.Token
-	}
-	return b.Forward.Break(ctx, name, token)
-}
-
-// noWithdrawal does nothing for a release without a token.
-func noWithdrawal(b *bad, ctx context.Context, g driver.Grant) error {
-	if g.Token == 0 {
-		return nil
-	}
-	return b.goodRelease(ctx, g)
-}
-
-// noTombstone withdraws what has arrived, and leaves no tombstone.
-func noTombstone(b *bad, ctx context.Context, g driver.Grant) error {
-	if g.Token == 0 {
-		g.Token = 1
-	}
-	return b.goodRelease(ctx, g)
+func breakAnyHold(b *bad, ctx context.Context, name string, _ driver.Token) error {
+	g := b.holder(ctx, driver.Grant{Request: driver.Request{Name: name}})
+	return b.Forward.Break(ctx, name, g.Token)
 }
 
 // neverAsksAgain takes a place once, and then relies on a wake-up.
 func neverAsksAgain(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	b.mu.Lock()
-	asked := b.asked[r.Owner]
-	if b.asked == nil {
-		b.asked = map[string]bool{}
-	}
-	b.asked[r.Owner] = true
-	b.mu.Unlock()
-	if asked {
+	if b.asks(r) {
 		return driver.Grant{}, driver.ErrHeld
 	}
 	return b.Forward.Enqueue(ctx, r)
@@ -199,8 +137,7 @@ func sleeps(b *bad, ctx context.Context, _ driver.Request) (driver.Grant, error)
 	}
 }
 
-// immortalPlace confirms places in the background, whether or not their waiter lives, and
-// collects their grants.
+// immortalPlace confirms places in the background, whether or not their waiter lives, and collects their grants.
 func immortalPlace(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Forward.Enqueue(ctx, r)
 	if err != nil {
@@ -234,49 +171,10 @@ func leavesKey(b *bad, ctx context.Context, r driver.Request) (driver.Grant, err
 	return g, err
 }
 
-// leavesGoroutine leaves a goroutine behind that outlives the client and ends before the next
-// test.
+// leavesGoroutine leaves a goroutine behind that outlives the client and ends before the next test.
 func leavesGoroutine(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	go time.Sleep(2 * time.Second)
 	return b.Driver.Try(ctx, r)
-}
-
-func noMismatch(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := b.Driver.Try(ctx, r)
-	if err != nil {
-		err = driver.ErrHeld
-	}
-	return g, err
-}
-
-func storeByClient(b *bad) driver.Caps {
-	c := b.Driver.Caps()
-	c.Store += newOwner()
-	return c
-}
-
-func noVerdict(b *bad) driver.Caps {
-	c := b.Driver.Caps()
-	faults := map[driver.Fault]driver.Verdict{}
-	for f, v := range c.Guarantees.Faults {
-		if f != driver.Failover {
-			faults[f] = v
-		}
-	}
-	c.Guarantees.Faults = faults
-	return c
-}
-
-func claimsShards(b *bad) driver.Caps {
-	c := b.Driver.Caps()
-	c.Ops |= driver.OpShard | 1<<20
-	return c
-}
-
-func hidesShared(b *bad) driver.Caps {
-	c := b.Driver.Caps()
-	c.Shared = false
-	return c
 }
 
 // apart gives a read-write lock the name that it has in a layout that keeps those apart.
@@ -286,35 +184,12 @@ func apart(r *driver.Request) {
 	}
 }
 
-// writeLockMismatch takes a mutex and a write lock for two kinds.
-func writeLockMismatch(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := b.Driver.Try(ctx, r)
-	if err != nil && r.RW {
-		err = driver.ErrMismatch
-	}
-	return g, err
-}
-
-// plainError returns a plain error although the outcome is not known.
-func plainError(good asking) asking {
-	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-		g, err := good(b, ctx, r)
-		if errors.Is(err, driver.ErrUncertain) {
-			return driver.Grant{}, fmt.Errorf("the store did not answer")
-		}
-		return g, err
-	}
-}
-
 // watchesHold keeps a goroutine for each hold, until stopsWatching.
 func watchesHold(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Driver.Try(ctx, r)
 	if err == nil {
 		end := make(chan struct{})
 		b.mu.Lock()
-		if b.watched == nil {
-			b.watched = map[string]chan struct{}{}
-		}
 		b.watched[r.Owner] = end
 		b.mu.Unlock()
 		b.wg.Go(func() {
@@ -376,8 +251,7 @@ func toldAlways(b *bad, ctx context.Context, _ string) (<-chan struct{}, error) 
 	return hints, nil
 }
 
-// breakByRelease breaks a hold as if its holder had released it, so that the rest of its
-// block goes to others.
+// breakByRelease breaks a hold as if its holder had released it, so that the rest of its block goes to others.
 func breakByRelease(b *bad, ctx context.Context, name string, token driver.Token) error {
 	info, _ := b.Inspect(ctx, name)
 	for _, h := range info.Holders {
@@ -389,7 +263,7 @@ func breakByRelease(b *bad, ctx context.Context, name string, token driver.Token
 }
 
 // altered asks the store for something else than the caller, who is not told.
-func altered(good asking, change func(*driver.Request)) asking {
+func altered(good trying, change func(*driver.Request)) trying {
 	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 		other := r
 		change(&other)
@@ -406,15 +280,10 @@ func altered(good asking, change func(*driver.Request)) asking {
 func alters(b *bad, change func(*driver.Request)) {
 	b.enqueue = altered((*bad).goodEnqueue, change)
 	b.wait = altered((*bad).goodWait, func(*driver.Request) {})
-	b.renew = func(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-		r := b.good1(ctx, g)
-		r.Valid = g.TTL
-		return r
-	}
+	b.renew = renews((*bad).good1, func(g driver.Grant, r *driver.Renewal) { r.Valid = g.TTL })
 }
 
 func noLockDelay(r *driver.Request)   { r.LockDelay = 0 }
-func noMinHold(r *driver.Request)     { r.MinHold = 0 }
 func halfTheDelays(r *driver.Request) { r.LockDelay /= 2; r.MinHold /= 2 }
 func noteCut(r *driver.Request)       { r.Note = r.Note[:min(len(r.Note), 250)] }
 func halfTheTTL(r *driver.Request)    { r.TTL /= 2 }
@@ -424,17 +293,44 @@ func manyReserved(r *driver.Request)  { r.Tokens = 16 }
 func oneReserved(r *driver.Request)   { r.Tokens = 1 }
 func folded(r *driver.Request)        { r.Name = strings.ToLower(r.Name) }
 
-// regrants changes the grants of a good driver.
-func regrants(good asking, change func(*driver.Grant)) asking {
+// answers changes what a good driver answers.
+func answers(good trying, change func(driver.Request, *driver.Grant, *error)) trying {
 	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 		g, err := good(b, ctx, r)
-		if err == nil {
-			change(&g)
-		}
+		change(r, &g, &err)
 		return g, err
 	}
 }
 
+func noMismatch(_ driver.Request, _ *driver.Grant, err *error) {
+	if *err != nil {
+		*err = driver.ErrHeld
+	}
+}
+
+func writeLockMismatch(r driver.Request, _ *driver.Grant, err *error) {
+	if *err != nil && r.RW {
+		*err = driver.ErrMismatch
+	}
+}
+
+// plainError hides that the outcome is not known.
+func plainError(_ driver.Request, g *driver.Grant, err *error) {
+	if errors.Is(*err, driver.ErrUncertain) {
+		*g, *err = driver.Grant{}, io.ErrUnexpectedEOF
+	}
+}
+
+// regrants changes the grants of a good driver.
+func regrants(good trying, change func(*driver.Grant)) trying {
+	return answers(good, func(_ driver.Request, g *driver.Grant, err *error) {
+		if *err == nil {
+			change(g)
+		}
+	})
+}
+
+func tokenRepeats(g *driver.Grant) { g.Token = (g.Token + 15) / 16 }
 func sinceNow(g *driver.Grant)     { g.Since = driver.HostClock.Now() }
 func isContended(g *driver.Grant)  { g.Contended = true }
 func isQuiet(g *driver.Grant)      { g.Contended = false }
@@ -445,14 +341,37 @@ func wholeClaim(g *driver.Grant)   { g.Valid = g.TTL }
 func lowToken(g *driver.Grant)     { g.Token = 1 }
 func unlikeHandle(g *driver.Grant) { g.Handle = []int{1} }
 
-// refuses changes the errors of a good driver.
-func refuses(good asking, change func(*driver.HeldError)) asking {
-	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-		g, err := good(b, ctx, r)
-		if held, ok := errors.AsType[*driver.HeldError](err); ok {
+// refuses changes the hints of a good driver.
+func refuses(good trying, change func(*driver.HeldError)) trying {
+	return answers(good, func(_ driver.Request, _ *driver.Grant, err *error) {
+		if held, ok := errors.AsType[*driver.HeldError](*err); ok {
 			change(held)
 		}
-		return g, err
+	})
+}
+
+type renewing = func(*bad, context.Context, driver.Grant) driver.Renewal
+
+// renews changes the renewals of a good driver.
+func renews(good renewing, change func(driver.Grant, *driver.Renewal)) renewing {
+	return func(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+		r := good(b, ctx, g)
+		change(g, &r)
+		return r
+	}
+}
+
+func atArrival(_ driver.Grant, r *driver.Renewal) { r.Since = driver.HostClock.Now() }
+
+func silentLoss(g driver.Grant, r *driver.Renewal) {
+	if driver.Gone(r.Err) {
+		*r = driver.Renewal{Since: driver.HostClock.Now(), Valid: g.TTL}
+	}
+}
+
+func goneOnTimeout(_ driver.Grant, r *driver.Renewal) {
+	if r.Err != nil {
+		r.Err = driver.ErrBroken
 	}
 }
 
@@ -464,40 +383,29 @@ func releases(change func(*bad, *driver.Grant)) func(*bad, context.Context, driv
 	}
 }
 
-func releasedEarly(_ *bad, g *driver.Grant)     { g.MinHold = 0 }
 func releasedSoon(_ *bad, g *driver.Grant)      { g.MinHold /= 2 }
 func releasedWithDelay(_ *bad, g *driver.Grant) { g.MinHold = max(g.MinHold, g.LockDelay) }
 
-// noteMinHold and undoneLate keep the minimum hold of a hold that is undone.
-func noteMinHold(good asking) asking {
-	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-		b.mu.Lock()
-		if b.minHolds == nil {
-			b.minHolds = map[string]time.Duration{}
-		}
-		b.minHolds[r.Owner] = r.MinHold
-		b.mu.Unlock()
-		return good(b, ctx, r)
+// noWithdrawal withdraws the request of somebody else.
+func noWithdrawal(_ *bad, g *driver.Grant) {
+	if g.Token == 0 {
+		g.Owner = newOwner()
 	}
 }
 
-func undoneLate(b *bad, g *driver.Grant) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g.MinHold = b.minHolds[g.Owner]
+// noTombstone withdraws what has arrived, and leaves no tombstone.
+func noTombstone(_ *bad, g *driver.Grant) { g.Token = max(1, g.Token) }
+
+// raisesNothing renews with the token that the store has.
+func raisesNothing(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	g.HandedOver, g.Raised = false, false
+	return b.good1(ctx, g)
 }
 
 // twiceForOne takes a second hold or place for an owner that asks again.
 func twiceForOne(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Forward.Enqueue(ctx, r)
-	b.mu.Lock()
-	asked := b.asked[r.Owner]
-	if b.asked == nil {
-		b.asked = map[string]bool{}
-	}
-	b.asked[r.Owner] = true
-	b.mu.Unlock()
-	if asked {
+	if b.asks(r) {
 		r.Owner += "/again"
 		b.Forward.Enqueue(ctx, r)
 	}
@@ -518,22 +426,17 @@ func toTheEnd(b *bad, ctx context.Context, r driver.Request) (driver.Grant, erro
 // lastFirst gives a newcomer the first place.
 func lastFirst(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	info, _ := b.Forward.Inspect(ctx, r.Name)
-	known := func(w driver.Waiter) bool { return w.Owner == r.Owner }
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.queued == nil {
-		b.queued = map[string]driver.Request{}
-	}
-	b.queued[r.Owner] = r
-	if len(info.Holders) == 0 || slices.ContainsFunc(info.Waiters, known) || slices.ContainsFunc(info.Holders, func(h driver.Holder) bool { return h.Owner == r.Owner }) {
+	if b.asks(r) || len(info.Holders) == 0 {
 		return b.Forward.Enqueue(ctx, r)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, w := range info.Waiters {
-		b.goodRelease(ctx, driver.Grant{Request: b.queued[w.Owner], Token: 1})
+		b.goodRelease(ctx, driver.Grant{Request: b.asked[w.Owner], Token: 1})
 	}
 	g, err := b.Forward.Enqueue(ctx, r)
 	for _, w := range info.Waiters {
-		b.Forward.Enqueue(ctx, b.queued[w.Owner])
+		b.Forward.Enqueue(ctx, b.asked[w.Owner])
 	}
 	return g, err
 }
@@ -563,14 +466,6 @@ func downgradeAnew(change func(*driver.Request)) func(*bad, context.Context, dri
 	}
 }
 
-func downgradeByName(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	info, _ := b.Forward.Inspect(ctx, g.Name)
-	for _, h := range info.Holders {
-		g.Owner = h.Owner
-	}
-	return b.Forward.Downgrade(ctx, g)
-}
-
 func downgradeRevives(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	shared, err := b.Forward.Downgrade(ctx, g)
 	if err != nil {
@@ -578,15 +473,6 @@ func downgradeRevives(b *bad, ctx context.Context, g driver.Grant) (driver.Grant
 		return b.Driver.Try(ctx, g.Request)
 	}
 	return shared, err
-}
-
-// atArrival counts a renewal from the arrival of its reply.
-func atArrival(good func(*bad, context.Context, driver.Grant) driver.Renewal) func(*bad, context.Context, driver.Grant) driver.Renewal {
-	return func(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-		r := good(b, ctx, g)
-		r.Since = driver.HostClock.Now()
-		return r
-	}
 }
 
 func downgradedAtArrival(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
@@ -611,56 +497,4 @@ func waiters(change func(*driver.Waiter)) func(*driver.Info) {
 			change(&i.Waiters[n])
 		}
 	}
-}
-
-// toldOf passes a hint on only if what it looks at has changed.
-func toldOf(look func(driver.Info) string) func(*bad, context.Context, string) (<-chan struct{}, error) {
-	return func(b *bad, ctx context.Context, name string) (<-chan struct{}, error) {
-		hints, err := b.Forward.Watch(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		seen := func() string {
-			info, _ := b.Forward.Inspect(ctx, name)
-			return look(info)
-		}
-		told, last := make(chan struct{}, 1), seen()
-		b.wg.Go(func() {
-			defer close(told)
-			for {
-				select {
-				case _, more := <-hints:
-					if !more {
-						return
-					}
-				case <-b.stop:
-					return
-				}
-				if now := seen(); now != last {
-					last = now
-					select {
-					case told <- struct{}{}:
-					default:
-					}
-				}
-			}
-		})
-		return told, nil
-	}
-}
-
-func holdersShown(i driver.Info) string {
-	var owners []string
-	for _, h := range i.Holders {
-		owners = append(owners, h.Owner+h.Note)
-	}
-	return fmt.Sprint(owners)
-}
-
-func notesShown(i driver.Info) string {
-	var notes []string
-	for _, h := range i.Holders {
-		notes = append(notes, h.Note+h.Mode.String())
-	}
-	return fmt.Sprint(notes)
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// recorder stands in for a test, to watch the suite find a driver broken. It records failures
-// instead of failing.
+// recorder stands in for a test, to watch the suite find a driver broken. It records failures instead of failing.
 type recorder struct {
 	testing.TB
 	name string
@@ -45,8 +44,7 @@ func (r *recorder) Cleanup(f func()) {
 	r.cleanups = append(r.cleanups, f)
 }
 
-// sub runs a subtest and its cleanups. Its failures are recorded with its parent's, after
-// the case's name.
+// sub runs a subtest and its cleanups. Its failures are recorded with its parent's, after the case's name.
 func (r *recorder) sub(name string, f func(testing.TB)) {
 	child := &recorder{TB: r.TB, name: name}
 	var wg sync.WaitGroup

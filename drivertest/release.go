@@ -1,98 +1,112 @@
 package drivertest
 
-import "github.com/holdfastlock/holdfast/driver"
+import (
+	"errors"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
 
 var releaseCases = []testCase{
-	{name: "by another owner", kinds: kinds, run: releaseByStranger},
-	{name: "repeated", kinds: modes, run: releaseRepeated},
-	{name: "repeated over the next hold", kinds: kinds, run: releaseRepeatedOverNext},
-	{name: "late, over the next hold", kinds: modes, time: true, run: releaseLate},
-	{name: "from another client of the owner", kinds: modes, run: releaseElsewhere},
-	{name: "a batch keeps its order", kinds: modes, run: releaseBatch},
-}
-
-func releaseByStranger(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.hold())
-	if err := t.release1(b, stranger(g)); err != nil && !driver.Gone(err) {
-		t.Errorf("P4: release by another owner returned %v; ErrNotHeld or nil is right", err)
-	}
-	t.refused(b, t.rival(), "P4: release by another owner freed the hold")
-	t.renew(a, g)
-}
-
-func releaseRepeated(t *trial) {
-	d := t.open()
-	g := t.have(d, t.hold())
-	t.release(d, g)
-	for range 2 {
-		if err := t.release1(d, g); err != nil && !driver.Gone(err) {
-			t.Errorf("P4: a repeated release returned %v; ErrNotHeld or nil is right", err)
-		}
-	}
-	t.freed(d, g, "P4: a repeated release closed the name")
-}
-
-func releaseRepeatedOverNext(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.hold())
-	t.release(a, g)
-	next := t.take(b, t.rival())
-	t.release1(a, g)
-	t.renew(b, next)
-	t.refused(a, t.rival(), "P4: a repeated release freed the next hold")
-}
-
-func releaseLate(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.briefHold())
-	t.outlive(t.ttl)
-	next := t.take(b, t.rival())
-	if err := t.release1(a, g); err != nil && !driver.Gone(err) {
-		t.Errorf("P4: release of an expired hold returned %v; ErrNotHeld or nil is right", err)
-	}
-	t.renew(b, next)
-	t.refused(a, t.rival(), "P4: a late release freed the next hold")
-}
-
-// releaseElsewhere: a hold belongs to its owner, not to a connection, so another client may
-// release it, unless the grant has a Handle.
-func releaseElsewhere(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.hold())
-	if g.Handle != nil {
+	{name: "by another owner", kinds: kinds, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.hold())
+		t.releaseGone(b, stranger(g))
+		t.refused(b, t.rival(), "P4: release by another owner freed the hold")
+		t.renew(a, g)
+	}},
+	{name: "repeated", kinds: kinds, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.hold())
 		t.release(a, g)
-	} else {
-		t.release(b, g)
-	}
-	t.freed(b, g, "P4: the owner's release did not free the name")
+		t.gone(a, g, "P2: a renewal revived a released hold")
+		t.releaseGone(a, g)
+		t.freed(b, g, "P4: the renewal or release of a released hold closed the name again")
+		t.leaves(a, g, b, t.take(b, t.rival()))
+	}},
+	// A hold belongs to its owner, not to a connection: another client may release it, unless the grant has a Handle.
+	{name: "from another client of the owner", kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.hold())
+		if g.Handle != nil {
+			t.release(a, g)
+		} else {
+			t.release(b, g)
+		}
+		t.freed(b, g, "P4: the owner's release did not free the name")
+	}},
 }
 
-func releaseBatch(t *trial) {
-	d, other := t.open(), t.open()
-	var grants []driver.Grant
-	for i := range 6 {
-		r := t.hold()
-		r.Name = t.freshName()
-		g := t.take(d, r)
-		if i%2 == 1 {
-			g.Owner = newOwner()
+// withdrawalCases are about requests whose outcome is not known. Package holdfast withdraws them: it calls Release
+// with token 0. From then on such a request MUST NOT hold the name, wait for it, or take it later (P6).
+var withdrawalCases = []testCase{
+	{name: "of a hold", kinds: kinds, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.hold())
+		for range 2 {
+			t.withdraw(a, g.Request)
+			t.freed(b, g, "P6: a withdrawn request still holds the name")
 		}
-		grants = append(grants, g)
-	}
-	errs := d.Release(t.ctx, grants)
-	if len(errs) != len(grants) {
-		t.Fatalf("P4: Release of %d grants returned %d errors", len(grants), len(errs))
-	}
-	for i, err := range errs {
-		r := t.rival()
-		r.Name = grants[i].Name
-		if i%2 == 1 {
-			t.refused(other, r, "P4: release by another owner in a batch freed the hold")
-		} else if err != nil {
-			t.Errorf("P4: release %d of a batch is the holder's and returned %v", i, err)
-		} else {
-			t.freeNow(other, r, "P4: a release in a batch did not free the name")
+	}},
+	{name: "before the request", kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		g, r := t.take(b, t.rival()), t.hold()
+		t.withdraw(a, r)
+		t.renew(b, g)
+		t.refused(a, t.rival(), "P4: withdrawing another's request freed the hold")
+		if t.can(opQueue) {
+			t.waits(a, r, "P6: a withdrawn request was granted a held name")
 		}
+		t.release(b, g)
+		t.refusesLate(a, r)
+		t.freeNow(b, t.rival(), "P6: a request that arrived after its withdrawal holds the name or waits for it")
+	}},
+	// A request gets no answer, a second one of the same owner is granted and released, and then the first arrives.
+	{name: "before a stray request", need: queues, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.hold())
+		g.Stray = true
+		t.release(a, g)
+		t.refusesLate(a, g.Request)
+		t.freeNow(b, t.rival(), "P6: a stray request holds the name after the release")
+	}},
+	{name: "of a place", need: queues, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		g, gone := t.behind(a, b)
+		stays := t.hold()
+		t.queued(b, stays)
+		t.withdraw(b, gone)
+		t.release(a, g)
+		next := t.arrives(b, stays, "P6: a withdrawn place delays the next waiter")
+		t.waits(b, gone, "P6: a withdrawn place was granted")
+		t.release(b, next)
+		t.freeNow(a, t.rival(), "P6: a withdrawn place still waits for the name")
+	}},
+	{name: "of a hold that was handed over", need: queues, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		g, r := t.behind(a, b)
+		t.release(a, g) // hands the name over to the waiter
+		t.withdraw(b, r)
+		t.freeNow(a, t.rival(), "P6: a waiter that withdrew after the hand-off still holds the name")
+	}},
+	{name: "ignores the minimum hold", kinds: kinds, time: true, run: func(t *trial, a, b driver.Driver) {
+		for _, token := range []bool{true, false} {
+			r := t.hold()
+			r.MinHold = t.long
+			g := t.have(a, r)
+			g.MinHold = 0
+			if token {
+				t.release(a, g) // the acquire is undone
+			} else {
+				t.withdraw(a, g.Request)
+			}
+			t.freed(b, g, "P6: undoing a hold kept the name closed for its minimum hold")
+		}
+	}},
+}
+
+// refusesLate asserts that no request of an owner takes effect any more.
+func (t *trial) refusesLate(d driver.Driver, r driver.Request) {
+	t.Helper()
+	t.track(d, r)
+	if _, err := d.Try(t.ctx, r); err == nil {
+		t.Errorf("P6: a request took effect after it was withdrawn")
+	}
+	if !t.can(opQueue) {
+		return
+	}
+	if _, err := t.enqueue(d, r); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P6: a request took a place, or the name, after it was withdrawn: %v", err)
 	}
 }

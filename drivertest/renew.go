@@ -2,27 +2,69 @@ package drivertest
 
 import (
 	"errors"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
+// These cases are about how long a hold lasts (P1, P2, P5).
+
 var renewCases = []testCase{
-	{name: "extends the hold", kinds: kinds, time: true, run: renewExtends},
-	{name: "checks the owner", kinds: modes, time: true, run: renewChecksOwner},
-	{name: "never revives", kinds: modes, time: true, run: renewNeverRevives},
-	{name: "after expiry does not touch the next hold", kinds: modes, time: true, run: renewAfterNextHolder},
-	{name: "after release", kinds: kinds, run: renewAfterRelease},
-	{name: "a batch keeps its order", kinds: modes, run: renewBatch},
-	{name: "of nothing", run: renewNothing},
+	{name: "extends the hold", kinds: kinds, time: true, run: func(t *trial, a, b driver.Driver) { t.extends(a, b, t.renew1) }},
+	{name: "checks the owner", kinds: modes, time: true, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.brief(t.hold()))
+		t.pass(t.ttl / 2)
+		if r := t.renew1(b, stranger(g)); !errors.Is(r.Err, driver.ErrNotHeld) {
+			t.Errorf("P4: a renewal by another owner returned %v, not ErrNotHeld", r.Err)
+		}
+		t.outlive(t.ttl / 2)
+		t.freed(b, g, "P5: a renewal by another owner kept the name closed")
+	}},
+	{name: "never revives", kinds: modes, time: true, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.brief(t.hold()))
+		t.outlive(t.ttl)
+		t.gone(a, g, "P2: a renewal revived an expired hold")
+		t.freed(b, g, "P2: the renewal of an expired hold closed the name again")
+		next := t.take(b, t.rival())
+		t.gone(a, g, "P1: a renewal revived an expired hold beside the next one")
+		t.leaves(a, g, b, next)
+	}},
+	// A third of the holds were released before, and a third are released by another owner.
+	{name: "a batch keeps its order", kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		t.renewals(a)
+		t.releases(a)
+		var grants []driver.Grant
+		for i := range 9 {
+			g := t.take(a, t.elsewhere())
+			if i%3 == 1 {
+				t.release(a, g)
+			}
+			grants = append(grants, g)
+		}
+		for i, r := range t.renewals(a, grants...) {
+			if dead := i%3 == 1; dead && !errors.Is(r.Err, driver.ErrNotHeld) || !dead && r.Err != nil {
+				t.Errorf("P2: renewal %d of a batch, of a hold that was released (%t), returned %v", i, dead, r.Err)
+			}
+			if i%3 == 2 {
+				grants[i].Owner = newOwner()
+			}
+		}
+		for i, err := range t.releases(a, grants...) {
+			if r := named(t.rival(), grants[i].Name); i%3 == 2 {
+				t.refused(b, r, "P4: release by another owner in a batch freed the hold")
+			} else if i%3 == 0 && err != nil {
+				t.Errorf("P4: release %d of a batch is the holder's and returned %v", i, err)
+			} else if i%3 == 0 {
+				t.freeNow(b, r, "P4: a release in a batch did not free the name")
+			}
+		}
+	}},
 }
 
-func renewExtends(t *trial) { t.extends(t.renew1) }
-
 // extends asserts that a way to renew extends holds.
-func (t *trial) extends(renew func(driver.Driver, driver.Grant) driver.Renewal) {
+func (t *trial) extends(a, b driver.Driver, renew func(driver.Driver, driver.Grant) driver.Renewal) {
 	t.Helper()
-	a, b := t.open(), t.open()
-	g := t.have(a, t.briefHold())
+	g := t.have(a, t.brief(t.hold()))
 	ends := t.until(g)
 	for range 4 {
 		t.pass(t.ttl / 3)
@@ -40,87 +82,43 @@ func (t *trial) extends(renew func(driver.Driver, driver.Grant) driver.Renewal) 
 	t.closedUntil(b, ends, "P1: a renewed hold was given to another")
 }
 
-func renewChecksOwner(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.briefHold())
-	t.pass(t.ttl / 2)
-	if r := t.renew1(b, stranger(g)); !errors.Is(r.Err, driver.ErrNotHeld) {
-		t.Errorf("P4: a renewal by another owner returned %v, not ErrNotHeld", r.Err)
-	}
-	t.outlive(t.ttl / 2)
-	t.freed(b, g, "P5: a renewal by another owner kept the name closed")
-}
-
-func renewNeverRevives(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.briefHold())
-	t.outlive(t.ttl)
-	t.gone(a, g, "P2: a renewal revived an expired hold")
-	t.freed(b, g, "P2: the renewal of an expired hold closed the name again")
-	t.gone(a, g, "P2: a renewal revived an expired hold after the name was used again")
-}
-
-// gone asserts that a renewal returns ErrNotHeld.
-func (t *trial) gone(d driver.Driver, g driver.Grant, why string) {
-	t.Helper()
-	if r := t.renew1(d, g); r.Err == nil {
-		t.Errorf("%s", why)
-	} else if !errors.Is(r.Err, driver.ErrNotHeld) {
-		t.Errorf("P2: renewing a hold that is gone returned %v, not ErrNotHeld", r.Err)
-	}
-}
-
-func renewAfterNextHolder(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.briefHold())
-	t.outlive(t.ttl)
-	next := t.take(b, t.rival())
-	t.gone(a, g, "P1: a renewal revived an expired hold beside the next one")
-	t.renew(b, next)
-	t.refused(a, t.rival(), "P1: a late renewal freed the next hold")
-}
-
-func renewAfterRelease(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.hold())
-	t.release(a, g)
-	t.gone(a, g, "P2: a renewal revived a released hold")
-	t.freed(b, g, "P2: the renewal of a released hold closed the name again")
-}
-
-func renewBatch(t *trial) {
-	d := t.open()
-	var grants []driver.Grant
-	for i := range 9 {
-		r := t.hold()
-		r.Name = t.freshName()
-		g := t.take(d, r)
-		if i%3 == 1 {
-			t.release(d, g)
+var expiryCases = []testCase{
+	{name: "a hold lasts as long as it is trusted, and then opens", kinds: kinds, time: true, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.brief(t.hold()))
+		ends, taken := t.until(g), t.now() // on a slow store the hold may have begun only now
+		t.pass(t.ttl / 2)
+		for t.now() < ends.Add(-t.ttl/16) {
+			t.closedUntil(b, ends, "P1: a hold ended before its TTL")
+			t.pass(t.ttl / 16)
 		}
-		grants = append(grants, g)
-	}
-	renewals := d.Renew(t.ctx, grants)
-	if len(renewals) != len(grants) {
-		t.Fatalf("P2: Renew of %d grants returned %d renewals", len(grants), len(renewals))
-	}
-	for i, r := range renewals {
-		switch dead := i%3 == 1; {
-		case dead && !errors.Is(r.Err, driver.ErrNotHeld):
-			t.Errorf("P2: renewal %d of a batch is of a released hold and returned %v, not ErrNotHeld",
-				i, r.Err)
-		case !dead && r.Err != nil:
-			t.Errorf("P2: renewal %d of a batch is of a live hold and returned %v", i, r.Err)
+		t.outliveUntil(taken.Add(t.ttl))
+		if t.can(opOperator) && !t.h.Untimed {
+			if info := t.inspect(b); !info.Idle() {
+				t.Errorf("P9: Inspect shows an expired hold: %+v", info)
+			}
 		}
-	}
-}
-
-func renewNothing(t *trial) {
-	d := t.open()
-	if r := d.Renew(t.ctx, nil); len(r) != 0 {
-		t.Errorf("P2: Renew of nothing returned %d renewals", len(r))
-	}
-	if e := d.Release(t.ctx, nil); len(e) != 0 {
-		t.Errorf("P4: Release of nothing returned %d errors", len(e))
-	}
+		t.freed(b, g, "P5: a dead holder's name did not open after its TTL")
+	}},
+	{name: "the shortest TTL", time: true, run: func(t *trial, a, b driver.Driver) {
+		r := t.request()
+		r.TTL = max(t.caps.MinTTL, time.Millisecond)
+		g, err := t.try1(a, r)
+		if err != nil {
+			t.Fatalf("P10: Caps.MinTTL is %v, and Try with a TTL of %v returned: %v", t.caps.MinTTL, r.TTL, err)
+		}
+		t.outlive(r.TTL)
+		t.gone(a, g, "P2: a renewal revived a hold of the shortest TTL")
+		t.freeNow(b, t.request(), "P5: a hold of the shortest TTL did not end")
+	}},
+	{name: "of one of several", kinds: several, time: true, run: func(t *trial, a, b driver.Driver) {
+		t.take(a, t.brief(t.hold()))
+		r := t.beside()
+		r.TTL = max(t.long, 10*t.ttl)
+		g := t.take(b, r)
+		t.outlive(t.ttl)
+		t.freeNow(b, t.hold(), "P5: what a dead holder had did not come back")
+		t.refused(a, t.whole(), "P1: the expiry of one of two holds ended the other")
+		t.release(b, t.renew(b, g))
+		t.freeNow(a, t.whole(), "P5: an expired hold still keeps others out")
+	}},
 }

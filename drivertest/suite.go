@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 type suite struct {
 	h      Harness
 	caps   driver.Caps
+	able   abilities
 	clock  driver.Clock
 	seed   uint64
 	prefix string        // of every name of this run, so that runs can share a store
@@ -39,59 +41,67 @@ func newSuite(t testing.TB, h Harness) *suite {
 		t.Fatalf("P9: Close of an unused client: %v", err)
 	}
 	s := &suite{
-		h: h, caps: caps, clock: h.Clock, seed: h.Seed, poll: caps.PollInterval(),
+		h: h, caps: caps, able: abilitiesOf(d), clock: driver.HostClock, poll: caps.PollInterval(),
 		prefix: fmt.Sprintf("drivertest-%016x/", rand.Uint64()),
-		ttl:    max(caps.MinTTL, 400*time.Millisecond),
-		long:   max(caps.MinTTL, 30*time.Second),
+		seed:   cmp.Or(h.Seed, rand.Uint64()),
+		ttl:    cmp.Or(h.TTL, max(caps.MinTTL, 400*time.Millisecond)),
 		slack:  2 * time.Second,
 	}
+	s.long = max(caps.MinTTL, 30*time.Second, s.ttl)
 	if h.Untimed {
-		s.long, s.slack = max(caps.MinTTL, 5*time.Minute), time.Minute
+		s.long, s.slack = max(caps.MinTTL, 5*time.Minute, s.ttl), time.Minute
 	}
-	if s.clock == nil {
-		s.clock = driver.HostClock
-	}
-	if h.TTL != 0 {
-		s.ttl = h.TTL
-	}
-	if h.slack != 0 {
-		s.slack = h.slack
-	}
-	for _, name := range h.Except {
-		if !slices.ContainsFunc(s.themes(), func(th theme) bool {
-			return slices.ContainsFunc(th.cases, func(c testCase) bool {
-				of, title := func(k kind) bool { return th.name+"/"+c.name+k.suffix() == name }, th.name+"/"+c.name
-				return title == name || slices.ContainsFunc(c.kinds, of)
-			})
-		}) {
-			t.Fatalf("drivertest: Harness.Except has %q, which is no case", name)
-		}
-	}
-	s.long = max(s.long, s.ttl)
 	if caps.MaxTTL != 0 {
 		s.long = min(s.long, caps.MaxTTL)
 	}
-	if s.seed == 0 {
-		s.seed = rand.Uint64()
-	}
+	s.slack = cmp.Or(h.slack, s.slack)
+	s.checkExcept(t)
 	t.Logf("drivertest: store %q, seed %d", caps.Store, s.seed)
 	return s
 }
 
-// testCase is one case. If the driver lacks what the case needs, the case asserts instead
-// that the driver refuses it.
+// checkExcept fails the test if Harness.Except has what is no case.
+func (s *suite) checkExcept(t testing.TB) {
+	known := map[string]bool{}
+	for _, th := range s.themes() {
+		for _, c := range th.cases {
+			known[th.name+"/"+c.name] = true
+			for _, k := range c.kinds {
+				known[th.name+"/"+c.name+k.suffix()] = true
+			}
+		}
+	}
+	for _, name := range s.h.Except {
+		if !known[name] {
+			t.Fatalf("drivertest: Harness.Except has %q, which is no case", name)
+		}
+	}
+}
+
+// testCase is one case. A driver that lacks what the case needs does not run it.
 type testCase struct {
-	name string
-	need driver.Caps // the Ops, booleans and TokenBlock without which there is nothing to test
-	time bool        // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
-
-	timed bool // judges by how long something takes: Harness.Untimed leaves it out
-
+	name  string
+	need  needs  // without which there is nothing to test
 	kinds []kind // runs once with each of these that the driver has, on a name of its own
 
+	time   bool // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
+	timed  bool // judges by how long something takes: Harness.Untimed leaves it out
 	serial bool // counts what the whole process has: no other case may run beside it
-	run    func(*trial)
+
+	// One of these is set. It gets clients of the store, which are closed when the case ends.
+	run   func(t *trial, a, b driver.Driver)
+	wired func(t *trial, d driver.Driver, wire Transport, b driver.Driver) // d is behind the transport
+	alone func(t *trial)
 }
+
+// what is needed by several cases.
+var (
+	queues    = needs{can: opQueue}
+	inspects  = needs{can: opOperator}
+	fences    = needs{Fencing: true}
+	hasShared = needs{Shared: true}
+	hasSlots  = needs{Slots: true}
+)
 
 // theme is the cases of one file.
 type theme struct {
@@ -102,37 +112,18 @@ type theme struct {
 // themes returns all cases.
 func (s *suite) themes() []theme {
 	themes := []theme{
-		{"guarantees", guaranteesCases},
-		{"exclusive", exclusiveCases},
-		{"shared", sharedCases},
-		{"slots", slotsCases},
-		{"queue", queueCases},
-		{"fairness", fairnessCases},
-		{"contention", contentionCases},
-		{"renew", renewCases},
-		{"release", releaseCases},
-		{"withdrawal", withdrawalCases},
-		{"tokens", slices.Concat(tokensCases, blocksCases)},
-		{"raise", raiseCases},
-		{"expiry", expiryCases},
-		{"delays", delaysCases},
-		{"names", namesCases},
-		{"mismatch", mismatchCases},
-		{"read-write", readWriteCases},
-		{"inspect", inspectCases},
-		{"breaks", breaksCases},
-		{"downgrade", downgradeCases},
-		{"watch", watchCases},
-		{"faults", faultsCases},
-		{"concurrency", concurrencyCases},
-		{"history", historyCases},
-		{"client", clientCases},
-		{"leaks", leaksCases},
-		{"goroutines", goroutinesCases},
+		{"guarantees", guaranteesCases}, {"names", namesCases},
+		{"exclusive", exclusiveCases}, {"shared", sharedCases}, {"slots", slotsCases},
+		{"mismatch", mismatchCases}, {"read-write", readWriteCases},
+		{"queue", queueCases}, {"fairness", fairnessCases}, {"contention", contentionCases},
+		{"renew", renewCases}, {"release", releaseCases}, {"withdrawal", withdrawalCases},
+		{"expiry", expiryCases}, {"delays", delaysCases}, {"tokens", tokensCases}, {"raise", raiseCases},
+		{"inspect", inspectCases}, {"watch", watchCases}, {"breaks", breaksCases}, {"downgrade", downgradeCases},
+		{"faults", faultsCases}, {"concurrency", concurrencyCases}, {"history", historyCases},
+		{"client", clientCases}, {"leaks", leaksCases},
 	}
 	if s.h.Transport != nil {
-		themes = append(themes,
-			theme{"transport", slices.Concat(lateCases, unansweredCases, deafCases, connectionsCases)})
+		themes = append(themes, theme{"transport", slices.Concat(lateCases, unansweredCases, deafCases, connectionsCases)})
 	} else {
 		themes = append(themes, theme{"local", localCases})
 	}
@@ -142,8 +133,8 @@ func (s *suite) themes() []theme {
 	return themes
 }
 
-// run runs the themes and cases that are named, or all: first, one by one, the cases beside
-// which no other may run, then the others at the same time.
+// run runs the themes and cases that are named, or all: first, one by one, the cases beside which no other may run,
+// then the others at the same time.
 func (s *suite) run(st stage, only ...string) {
 	type job struct {
 		name string
@@ -153,10 +144,8 @@ func (s *suite) run(st stage, only ...string) {
 	for _, th := range s.themes() {
 		for _, c := range th.cases {
 			j := job{th.name + "/" + c.name, c}
-			if len(only) > 0 && !slices.Contains(only, th.name) && !slices.Contains(only, j.name) || !s.applies(&j.c) {
-				continue
-			}
-			if slices.Contains(s.h.Except, j.name) || c.timed && s.h.Untimed {
+			if len(only) > 0 && !slices.Contains(only, th.name) && !slices.Contains(only, j.name) ||
+				slices.Contains(s.h.Except, j.name) || c.timed && s.h.Untimed || !s.applies(c) {
 				continue
 			}
 			if c.serial || (c.time && s.h.Advance != nil) || th.name == "restart" {
@@ -169,7 +158,7 @@ func (s *suite) run(st stage, only ...string) {
 	for _, j := range serial {
 		st.sub(j.name, func(t testing.TB) { s.perform(t, j.name, j.c) })
 	}
-	limit := make(chan struct{}, max(1, s.parallel()))
+	limit := make(chan struct{}, cmp.Or(s.h.Parallel, 16))
 	var wg sync.WaitGroup
 	for _, j := range together {
 		limit <- struct{}{}
@@ -181,30 +170,15 @@ func (s *suite) run(st stage, only ...string) {
 	wg.Wait()
 }
 
-func (s *suite) parallel() int {
-	if s.h.Parallel > 0 {
-		return s.h.Parallel
-	}
-	return 16
+// applies reports whether the driver has what a case needs.
+func (s *suite) applies(c testCase) bool {
+	need, have := c.need, s.caps
+	return s.can(need.can) && need.TokenBlock <= have.TokenBlock && (have.Fair || !need.Fair) &&
+		(have.Fencing || !need.Fencing) && (have.Shared || !need.Shared) && (have.Slots || !need.Slots)
 }
 
-// applies reports whether a case asserts anything of this driver. If the driver lacks an
-// operation or a mode, applies replaces the case by the assertion that the driver refuses
-// it; without fairness, tokens or blocks of them there is nothing to refuse.
-func (s *suite) applies(c *testCase) bool {
-	need := c.need
-	if (need.Fair && !s.caps.Fair) || (need.Fencing && !s.caps.Fencing) || need.TokenBlock > s.caps.TokenBlock {
-		return false
-	}
-	if ops := need.Ops &^ s.caps.Ops; ops != 0 {
-		c.kinds, c.run = nil, func(t *trial) { t.refusesOps(ops) }
-	} else if need.Shared && !s.caps.Shared {
-		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.shared()) }
-	} else if need.Slots && !s.caps.Slots {
-		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.slot(2, 1)) }
-	}
-	return true
-}
+// can reports whether the driver has all of these abilities.
+func (s *suite) can(all abilities) bool { return s.able&all == all }
 
 // perform runs one case.
 func (s *suite) perform(tb testing.TB, title string, c testCase) {
@@ -214,12 +188,28 @@ func (s *suite) perform(tb testing.TB, title string, c testCase) {
 	if c.kinds != nil {
 		t.eachKind(c)
 	} else {
-		c.run(t)
+		t.perform(c)
+	}
+}
+
+// perform runs the case with its clients.
+func (t *trial) perform(c testCase) {
+	switch {
+	case c.run != nil:
+		c.run(t, t.open(), t.open())
+	case c.wired != nil:
+		d, wire := t.wired()
+		c.wired(t, d, wire, t.open())
+	default:
+		c.alone(t)
 	}
 }
 
 // titled begins the note of every hold.
 const titled = "drivertest: "
+
+// patience is how long a driver may need to connect again.
+func (s *suite) patience() time.Duration { return max(15*time.Second, s.slack) }
 
 // caseTimeout bounds one case, which may wait for several steps.
 func (s *suite) caseTimeout() time.Duration { return max(2*time.Minute, 8*s.slack) }

@@ -1,127 +1,230 @@
 package drivertest
 
 import (
-	"errors"
-
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-var fences = driver.Caps{Fencing: true}
-
+// tokensCases are about fencing tokens (P3), and about those that are reserved for a hold (Request.Tokens,
+// Grant.Block). Package holdfast asks for Caps.TokenBlock tokens if others in its process wait for the name. Each of
+// those that the hold is handed over to inside the process uses the next token of the block.
 var tokensCases = []testCase{
-	{name: "increase from hold to hold", need: fences, run: tokensIncrease},
-	{name: "increase after the name was idle", need: fences, time: true, run: tokensAfterIdle},
-	{name: "readers come after the writer", need: driver.Caps{Fencing: true, Shared: true},
-		run: tokensShared},
-	{name: "of a block are nobody else's", need: driver.Caps{Fencing: true, Ops: driver.OpInspect},
-		run: tokensOfABlock},
+	{name: "increase from hold to hold", need: fences, run: func(t *trial, a, b driver.Driver) {
+		var last driver.Token
+		for i := range 20 {
+			d := []driver.Driver{a, b}[i%2]
+			g := t.take(d, t.request())
+			t.higher(g, last, "a later hold has no higher token")
+			last = g.Token
+			t.release(d, g)
+		}
+	}},
+	{name: "increase after the name was idle", need: fences, time: true, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.request())
+		t.release(a, g)
+		t.pass(2 * t.ttl)
+		t.higher(t.take(b, t.request()), g.Token, "the name was idle in between")
+	}},
+	{name: "readers come after the writer", need: needs{Fencing: true, Shared: true}, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.request())
+		t.release(a, g)
+		r1, r2 := t.take(a, t.shared()), t.take(b, t.shared())
+		t.after(r1, g, "a reader after a writer")
+		t.after(r2, g, "a second reader after a writer")
+		t.release(a, r1)
+		t.release(b, r2)
+		w := t.take(b, t.request())
+		t.after(w, r1, "a writer after a reader")
+		t.after(w, r2, "a writer after another reader")
+		t.after(w, g, "a writer after a writer, readers in between")
+		t.release(b, w)
+		t.after(t.take(a, t.shared()), w, "a reader after the second writer")
+	}},
+	{name: "no more are reserved than were asked for", need: fences, run: func(t *trial, a, _ driver.Driver) {
+		for _, tokens := range []int{0, 1, 2, t.caps.TokenBlock} {
+			r := t.block(tokens)
+			if tokens == 0 {
+				r.Tokens = 0
+			}
+			g := t.take(a, r)
+			if g.Block < 0 || g.Block > max(1, r.Tokens) {
+				t.Errorf("P3: %d tokens were asked for, and the grant has a block of %d", r.Tokens, g.Block)
+			}
+			t.release(a, g)
+		}
+	}},
+	{name: "increase after a block that was used in part", need: fences, run: func(t *trial, a, b driver.Driver) {
+		for _, tokens := range []int{2, 7, t.caps.TokenBlock} {
+			used := usedInPart(t.take(a, t.block(tokens)))
+			t.release(a, used)
+			g := t.take(b, t.request())
+			t.higher(g, used.Token, "the release told the last token that was used of a block")
+			t.release(b, g)
+		}
+	}},
+	{name: "increase over a hand-off after a block that was used in part", need: needs{Fencing: true, can: opQueue}, run: func(t *trial, a, b driver.Driver) {
+		used, r := usedInPart(t.take(a, t.block(7))), t.request()
+		t.queued(b, r)
+		t.release(a, used)
+		g := t.arrives(b, r, "P7: the waiter was not granted the free name")
+		t.higher(g, used.Token, "the release told the last token that was used of a block, and the name was handed over")
+	}},
+	// The store does not know how many tokens of a dead holder's block were used, so all of them count as used.
+	{name: "increase after a block whose holder died", need: fences, time: true, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.brief(t.block(7)))
+		t.outlive(t.ttl)
+		t.higher(t.take(b, t.request()), lastOf(g), "the hold before died, and may have used its whole block")
+	}},
+	// A renewal tells the store of a hand-over inside the process.
+	{name: "of a block are nobody else's", need: needs{Fencing: true, can: opOperator}, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.block(t.caps.TokenBlock))
+		late, passed := g, g
+		passed.Token = lastOf(g)
+		late.HandedOver, passed.HandedOver = passed.Token > g.Token, passed.Token > g.Token
+		passed = t.renew(a, passed)
+		t.showsToken(b, passed, "a hold that was handed over is renewed")
+		t.renew(a, late)
+		t.showsToken(b, passed, "a renewal was overtaken by one with a higher token")
+		t.renew(a, passed)
+		if t.can(opOperator) && passed.Token > g.Token {
+			t.breaksNothing(b, g.Token, "P4: a break with the token from before the hand-over")
+		}
+		t.release(a, passed)
+		g = t.take(b, t.request())
+		t.higher(g, passed.Token, "the hold before was handed over and renewed")
+		t.release(b, g)
+		if t.can(opOperator) {
+			g = t.take(a, t.block(t.caps.TokenBlock))
+			t.breakHold(b, g)
+			t.higher(t.take(b, t.request()), lastOf(g), "the hold before was broken, and may have been handed over before")
+		}
+	}},
 }
 
-// higher asserts that a grant's token is higher than the last, and returns it.
-func (t *trial) higher(g driver.Grant, last driver.Token, why string) driver.Token {
+// higher asserts that a grant's token is higher than the last.
+func (t *trial) higher(g driver.Grant, last driver.Token, why string) {
 	t.Helper()
 	if g.Token <= last {
 		t.Errorf("P3: %s: token %d after %d", why, g.Token, last)
 	}
-	return g.Token
 }
 
-func tokensIncrease(t *trial) {
-	clients := []driver.Driver{t.open(), t.open()}
-	var last driver.Token
-	for i := range 20 {
-		d := clients[i%2]
-		g := t.take(d, t.request())
-		last = t.higher(g, last, "a later hold has no higher token")
-		t.release(d, g)
+// block asks for a hold with n tokens, or as many as Caps.TokenBlock allows.
+func (t *trial) block(n int) driver.Request {
+	r := t.request()
+	r.Tokens = max(1, min(n, t.caps.TokenBlock))
+	return r
+}
+
+// lastOf is the last token that a grant may use.
+func lastOf(g driver.Grant) driver.Token { return g.Token + driver.Token(max(1, g.Block)) - 1 }
+
+// usedInPart is a grant as package holdfast releases it when about half of its block was used.
+func usedInPart(g driver.Grant) driver.Grant {
+	used := g.Token + (lastOf(g)-g.Token+1)/2
+	g.HandedOver, g.Token = used > g.Token, used
+	return g
+}
+
+// showsToken asserts that Inspect shows the token of the only hold.
+func (t *trial) showsToken(d driver.Driver, g driver.Grant, why string) {
+	t.Helper()
+	if h := t.inspect(d).Holders; len(h) != 1 || h[0].Token != g.Token || h[0].Owner != g.Owner {
+		t.Errorf("P3: %s, and Inspect shows %+v, not token %d", why, h, g.Token)
 	}
 }
 
-func tokensAfterIdle(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	t.release(a, g)
-	t.pass(2 * t.ttl)
-	t.higher(t.take(b, t.request()), g.Token, "the name was idle in between")
-}
+var raises = needs{Fencing: true, can: opRaise}
 
-func tokensShared(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	t.release(a, g)
-	last := g.Token
-	r1, r2 := t.take(a, t.shared()), t.take(b, t.shared())
-	t.higher(r1, last, "a reader after a writer")
-	t.higher(r2, last, "a second reader after a writer")
-	t.release(a, r1)
-	t.release(b, r2)
-	// A guard admits a writer whose token is not lower than any reader's. So it may equal the
-	// last reader's; but the tokens of the next readers must be higher than the writer's.
-	w := t.take(b, t.request())
-	t.higher(w, max(r1.Token, r2.Token)-1, "a writer after readers")
-	t.higher(w, g.Token, "a writer after a writer, readers in between")
-	t.release(b, w)
-	t.higher(t.take(a, t.shared()), w.Token, "a reader after the second writer")
-}
-
-// tokensOfABlock hands a hold over inside the process, as package holdfast does: under the same
-// owner, with the next token of the block.
-func tokensOfABlock(t *trial) {
-	a, b := t.open(), t.open()
-	block := driver.Token(max(1, t.caps.TokenBlock))
-	wide := func() driver.Request { // as if others in the process waited
-		r := t.request()
-		r.Tokens = int(block)
-		return r
-	}
-	shows := func(want driver.Token, why string) {
-		t.Helper()
-		if holders := t.inspect(b).Holders; len(holders) != 1 || holders[0].Token != want {
-			t.Errorf("P3: %s: Inspect shows %+v, not token %d", why, holders, want)
+// raiseCases are about tokens that another store has chosen.
+var raiseCases = []testCase{
+	// The hold gets tokens above and below its own, and is released by either.
+	{name: "the next token is higher", need: raises, run: func(t *trial, a, b driver.Driver) {
+		var last driver.Token
+		for _, by := range []driver.Token{1_000_000, 0, -1, 10_000_000} {
+			for _, r := range []driver.Request{t.request(), t.block(7)} {
+				g := t.take(a, r)
+				t.higher(g, last, "the hold before was raised")
+				raised := t.raise(a, g, g.Token+by)
+				last = max(g.Token, raised.Token)
+				t.release(a, raised)
+				t.freeNow(b, t.request(), "P4: a hold that was raised was not freed by its release")
+			}
 		}
-	}
-	next := func(last driver.Token, why string) driver.Grant {
-		t.Helper()
-		g := t.take(b, t.request())
-		t.higher(g, last, why)
-		return g
-	}
-	g := t.take(a, wide())
-	if g.Block < 1 || driver.Token(g.Block) > block {
-		t.Errorf("P3: of %d tokens that were asked for the grant has %d", block, g.Block)
-	}
-	block = max(1, driver.Token(g.Block))
-	last := g
-	last.Token, last.HandedOver = g.Token+block-1, block > 1
-	t.release(a, last) // handed over until the block was used up, without a renewal in between
-	g = next(last.Token, "the hold before had a block of tokens, and all were used")
-	if g.Block > 1 {
-		t.Errorf("P3: one token was asked for, and the grant has %d", g.Block)
-	}
-	t.release(b, g)
-
-	g = t.take(a, wide())
-	passed := g
-	passed.Token, passed.HandedOver = g.Token+block-1, block > 1
-	passed = t.renew(a, passed)
-	shows(passed.Token, "a hold that was handed over is renewed")
-	late := g
-	late.HandedOver = block > 1
-	t.renew(a, late)
-	shows(passed.Token, "a renewal overtaken by one with a higher token")
-	t.renew(a, passed)
-	if block > 1 && t.caps.Ops.Has(driver.OpBreak) {
-		if err := t.break1(b, t.name, g.Token); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("P4: a break with the token from before the hand-over: %v, not ErrNotHeld", err)
+	}},
+	{name: "is shown and broken by", need: needs{Fencing: true, can: opRaise | opOperator}, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.request())
+		raised := g
+		for _, by := range []driver.Token{1000, -1, 500, 500} {
+			raised = t.raise(a, g, g.Token+by)
+			t.showsToken(b, raised, "a hold was raised")
 		}
-	}
-	t.release(a, passed)
-	g = next(passed.Token, "the hold before was handed over and renewed")
-	t.release(b, g)
+		t.renew(a, raised)
+		t.showsToken(b, raised, "a hold that was raised was renewed")
+		t.breaksNothing(b, g.Token, "P4: a break by the token before")
+		t.breakHold(b, raised)
+		t.higher(t.take(b, t.request()), g.Token+1000, "the hold before was raised, and broken")
+	}},
+	{name: "of one of several readers", need: needs{Fencing: true, Shared: true, can: opRaise | opOperator}, run: func(t *trial, a, b driver.Driver) {
+		first, second := t.take(a, t.shared()), t.take(b, t.shared())
+		raised := t.raise(a, first, second.Token+1000)
+		want := map[string]driver.Token{first.Owner: raised.Token, second.Owner: second.Token}
+		for _, h := range t.inspect(b).Holders {
+			if h.Token != want[h.Owner] {
+				t.Errorf("P3: a reader was raised, and one with token %d is shown with %d", want[h.Owner], h.Token)
+			}
+		}
+		t.release(a, raised)
+		t.release(b, second)
+		t.higher(t.take(b, t.request()), raised.Token, "a reader before was raised")
+	}},
+	{name: "extends the hold", need: raises, time: true, run: func(t *trial, a, b driver.Driver) {
+		t.extends(a, b, func(d driver.Driver, g driver.Grant) driver.Renewal { return t.raise1(d, g, g.Token+1) })
+	}},
+	{name: "checks the owner", need: raises, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.request())
+		if r := t.raise1(b, stranger(g), g.Token+1_000_000); !driver.Gone(r.Err) {
+			t.Errorf("P4: Raise by another owner: %+v", r)
+		}
+		t.release(a, g)
+		if r := t.raise1(a, g, g.Token); !driver.Gone(r.Err) {
+			t.Errorf("P1: Raise of a hold that was released: %+v", r)
+		}
+		t.freeNow(b, t.request(), "P1: Raise has taken the name")
+	}},
+	{name: "never revives", need: raises, time: true, run: func(t *trial, a, b driver.Driver) {
+		g := t.take(a, t.brief(t.request()))
+		raised := g.Token + 60_000_000
+		if r := t.raise1(a, g, raised); driver.Gone(r.Err) {
+			raised = g.Token // this machine stood still until the hold had expired
+		}
+		t.outlive(t.ttl)
+		if r := t.raise1(a, g, raised); !driver.Gone(r.Err) {
+			t.Errorf("P1: Raise of a hold that has ended: %+v", r)
+		}
+		t.higher(t.take(b, t.request()), raised, "the hold before was raised, and expired")
+	}},
+}
 
-	if t.caps.Ops.Has(driver.OpBreak) {
-		g = t.take(a, wide())
-		t.breakHold(b, g)
-		next(g.Token+block-1, "the hold before was broken, and may have been handed over before")
+// raise1 gives one hold another token.
+func (t *trial) raise1(d driver.Driver, g driver.Grant, token driver.Token) driver.Renewal {
+	t.Helper()
+	g.Token, g.Raised = token, true
+	out := ops(d).Raise(t.ctx, []driver.Grant{g})
+	if len(out) != 1 {
+		t.Fatalf("P2: Raise of one grant returned %d renewals", len(out))
 	}
+	if r, now := out[0], t.clock.Now(); r.Since > now || r.Valid > g.TTL {
+		t.Errorf("P2: Raise at %v of a hold with the TTL %v: %+v", now, g.TTL, r)
+	}
+	return out[0]
+}
+
+// raise gives a live hold another token, and returns its grant.
+func (t *trial) raise(d driver.Driver, g driver.Grant, token driver.Token) driver.Grant {
+	t.Helper()
+	if r := t.raise1(d, g, token); r.Err != nil {
+		t.Fatalf("P3: Raise of a live hold: %v", r.Err)
+	}
+	g.Token, g.Raised = token, true
+	return g
 }

@@ -7,27 +7,24 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Transport stands between one client and its store, and lets the suite delay, hold back and
-// cut what they send. For a store that speaks TCP it is a *[chaos.Proxy]. Its methods MUST be
-// safe for concurrent use.
+// Transport stands between one client and its store, and lets the suite delay, hold back and cut what they send. For
+// a store that speaks TCP it is a *[chaos.Proxy]. Its methods MUST be safe for concurrent use.
 type Transport interface {
 	// HoldReplies lets requests through and holds back what the store sends, until Heal.
 	HoldReplies()
-	// HoldRequests holds back what the client sends, until Heal. It MUST arrive then, even
-	// if the caller's context has ended meanwhile.
+	// HoldRequests holds back what the client sends, until Heal. It MUST arrive then, even if the caller's context
+	// has ended meanwhile.
 	HoldRequests()
-	// Cut ends all connections, drops what is on its way, and lets no connection be made
-	// until Heal.
+	// Cut ends all connections, drops what is on its way, and lets no connection be made until Heal.
 	Cut()
 	// Heal ends the effects of the other methods.
 	Heal()
-	// Connections returns how many connections the client has to its store; 0 if the
-	// transport has none.
+	// Connections returns how many connections the client has to its store; 0 if the transport has none.
 	Connections() int
 }
 
-// InProcess returns the transport of a driver that is built on another one in the same
-// process: d stands between the two, in the place of a network.
+// InProcess returns the transport of a driver that is built on another one in the same process: d stands between the
+// two, in the place of a network.
 func InProcess(d *chaos.Driver) Transport { return inProcess{d} }
 
 type inProcess struct{ *chaos.Driver }
@@ -45,8 +42,8 @@ func (w inProcess) Heal() {
 
 func (inProcess) Connections() int { return 0 }
 
-// wire returns a client, which the caller closes, and its transport. If the harness has none,
-// package chaos stands above the driver instead, which is enough to cut the client off.
+// wire returns a client, which the caller closes, and its transport. If the harness has none, package chaos stands
+// above the driver instead, which is enough to cut the client off.
 func (t *trial) wire() (driver.Driver, Transport) {
 	t.Helper()
 	if t.h.Transport != nil {
@@ -60,17 +57,13 @@ func (t *trial) wire() (driver.Driver, Transport) {
 func (t *trial) wired() (driver.Driver, Transport) {
 	t.Helper()
 	d, wire := t.wire()
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Errorf("P9: Close: %v", err)
-		}
-	})
+	closes(t, d)
 	t.Cleanup(wire.Heal) // before the client is closed, which may talk to the store
 	return d, wire
 }
 
-// checkTransport fails a test whose harness has neither a transport nor NoTransport. Without
-// a transport the suite cannot delay or lose a reply, where most drivers go wrong.
+// checkTransport fails a test whose harness has neither a transport nor NoTransport. Without a transport the suite
+// cannot delay or lose a reply, where most drivers go wrong.
 func (h Harness) checkTransport(t testing.TB) {
 	t.Helper()
 	switch {

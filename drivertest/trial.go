@@ -4,24 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
-// trial is one run of a case: its name, and the steps of which cases are made. All holds
-// that the case takes are released when it ends.
+// trial is one run of a case: its name, and the steps of which cases are made. All holds that the case takes are
+// released when it ends. The last argument of a step is the text of its failure, which begins with the promise.
 type trial struct {
 	testing.TB
 	*suite
 	ctx   context.Context
 	name  string
-	title string // of the case: the note of its holds
-	heard heard
-	aged  bool // time has passed until a hold expired, which a busy store may notice late
+	title string   // of the case: the note of its holds
+	heard sync.Map // for each owner, when its last request was sent that the store has answered
+	aged  bool     // time has passed until a hold expired, which a busy store may notice late
 
 	kind   kind // of the holds that the case is about; zero: exclusive ones, by Try
 	pool   *pool
@@ -40,29 +43,40 @@ func (t *trial) open() driver.Driver {
 	return t.openNew()
 }
 
-func (t *trial) openNew() driver.Driver {
-	t.Helper()
-	d := t.h.Open(t.TB)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Errorf("P9: Close: %v", err)
-		}
-	})
-	return d
+func (t *trial) openNew() driver.Driver { return closes(t, t.h.Open(t.TB)) }
+
+// closes closes a client when the case ends.
+func closes[C io.Closer](t *trial, c C) C {
+	t.Cleanup(func() { t.close(c) })
+	return c
 }
 
-// request returns a request for an exclusive hold on the case's name. Its TTL is so long
-// that the hold does not expire during the case.
+func (t *trial) close(c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("P9: Close: %v", err)
+	}
+}
+
+// ops returns the optional operations of a driver. What the driver lacks returns ErrUnsupported.
+func ops(d driver.Driver) wrap.Forward { return wrap.Forward{Driver: d} }
+
+// request returns a request for an exclusive hold on the case's name, with a TTL that does not pass during the case.
 func (t *trial) request() driver.Request {
 	return driver.Request{Name: t.name, Owner: newOwner(), TTL: t.long, Note: t.title}
 }
 
 func newOwner() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
 
-// brief returns a request whose hold is to expire during the case.
-func (t *trial) brief() driver.Request {
-	r := t.request()
+// brief makes the hold of a request expire during the case.
+func (t *trial) brief(r driver.Request) driver.Request {
 	r.TTL = t.ttl
+	return r
+}
+
+// named makes a request one for another name.
+func named(r driver.Request, name string) driver.Request {
+	r.Name = name
 	return r
 }
 
@@ -78,28 +92,10 @@ func (t *trial) slot(slots, permits int) driver.Request {
 	return r
 }
 
-// take takes a name, which must be free, and releases it when the case ends.
-func (t *trial) take(d driver.Driver, r driver.Request) driver.Grant {
-	t.Helper()
-	g, err := t.tryFree(d, r)
-	if err != nil {
-		t.Fatalf("P7: Try of a free name: %v", err)
-	}
+// stranger returns a grant that is another owner's.
+func stranger(g driver.Grant) driver.Grant {
+	g.Owner, g.Handle = newOwner(), nil
 	return g
-}
-
-// tryFree is try1 of a name that must be free. If Harness.Untimed is set, and a hold was to expire before,
-// the store may be late.
-func (t *trial) tryFree(d driver.Driver, r driver.Request) (driver.Grant, error) {
-	t.Helper()
-	g, err := t.try1(d, r)
-	if t.aged && t.h.Untimed {
-		for end := time.Now().Add(t.slack); errors.Is(err, driver.ErrHeld) && time.Now().Before(end); {
-			time.Sleep(t.tick())
-			g, err = t.try1(d, r)
-		}
-	}
-	return g, err
 }
 
 // try1 asks once and checks the grant, if there is one.
@@ -114,6 +110,48 @@ func (t *trial) try1(d driver.Driver, r driver.Request) (driver.Grant, error) {
 		}
 	}
 	return g, err
+}
+
+// tryFree is try1 of a name that must be free. If no verdict may depend on the time, the store may notice late that a
+// hold has expired.
+func (t *trial) tryFree(d driver.Driver, r driver.Request) (g driver.Grant, err error) {
+	t.Helper()
+	t.within(t.slack, func() bool {
+		g, err = t.try1(d, r)
+		return !errors.Is(err, driver.ErrHeld) || !t.aged || !t.h.Untimed
+	})
+	return g, err
+}
+
+// take takes a name, which must be free.
+func (t *trial) take(d driver.Driver, r driver.Request) driver.Grant {
+	t.Helper()
+	g, err := t.tryFree(d, r)
+	if err != nil {
+		t.Fatalf("P7: Try of a free name: %v", err)
+	}
+	return g
+}
+
+// freeNow takes a name, which must be free, and releases it.
+func (t *trial) freeNow(d driver.Driver, r driver.Request, why string) {
+	t.Helper()
+	g, err := t.tryFree(d, r)
+	if err != nil {
+		t.Errorf("%s: %v", why, err)
+		return
+	}
+	t.release(d, g)
+}
+
+// refused asserts that a Try is not granted.
+func (t *trial) refused(d driver.Driver, r driver.Request, why string) {
+	t.Helper()
+	if _, err := t.try1(d, r); err == nil {
+		t.Errorf("%s", why)
+	} else if !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P1: Try of a taken name returned %v, not ErrHeld", err)
+	}
 }
 
 // track withdraws the request when the case ends, granted or not.
@@ -148,30 +186,22 @@ func (t *trial) sane(g driver.Grant, r driver.Request) {
 	}
 }
 
-// stranger returns a grant that is another owner's.
-func stranger(g driver.Grant) driver.Grant {
-	g.Owner, g.Handle = newOwner(), nil
-	return g
-}
-
-// refused asserts that a Try is not granted. Why is the failure's text if it is; it begins
-// with the promise.
-func (t *trial) refused(d driver.Driver, r driver.Request, why string) {
+// releases releases a batch.
+func (t *trial) releases(d driver.Driver, grants ...driver.Grant) []error {
 	t.Helper()
-	if _, err := t.try1(d, r); err == nil {
-		t.Errorf("%s", why)
-	} else if !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("P1: Try of a taken name returned %v, not ErrHeld", err)
+	errs := d.Release(t.ctx, grants)
+	if len(errs) != len(grants) {
+		t.Fatalf("P4: Release of %d grants returned %d errors", len(grants), len(errs))
 	}
+	return errs
 }
 
-// until returns the end of a grant's validity, by the clock of [trial.now].
-func (t *trial) until(g driver.Grant) driver.Instant {
-	return g.Since.Add(g.Valid + time.Duration(t.advanced.Load()))
+func (t *trial) release1(d driver.Driver, g driver.Grant) error {
+	t.Helper()
+	return t.releases(d, g)[0]
 }
 
-// release releases a hold. That must succeed unless the hold has expired: suppose that the
-// machine stood still for two polls, then a claim has.
+// release releases a hold. That must succeed unless the hold has expired, because this machine stood still.
 func (t *trial) release(d driver.Driver, g driver.Grant) {
 	t.Helper()
 	if err := t.release1(d, g); err != nil && (!driver.Gone(err) || t.clock.Now() < g.Since.Add(g.Valid)) {
@@ -179,24 +209,46 @@ func (t *trial) release(d driver.Driver, g driver.Grant) {
 	}
 }
 
-func (t *trial) release1(d driver.Driver, g driver.Grant) error {
+// releaseGone releases a hold that the owner does not have.
+func (t *trial) releaseGone(d driver.Driver, g driver.Grant) {
 	t.Helper()
-	errs := d.Release(t.ctx, []driver.Grant{g})
-	if len(errs) != 1 {
-		t.Errorf("P4: Release of one grant returned %d errors", len(errs))
-		return errors.New("no reply to a release")
+	if err := t.release1(d, g); err != nil && !driver.Gone(err) {
+		t.Errorf("P4: releasing a hold that is gone returned %v; nil or ErrNotHeld is right", err)
 	}
-	return errs[0]
+}
+
+// withdraw withdraws a request.
+func (t *trial) withdraw(d driver.Driver, r driver.Request) {
+	t.Helper()
+	r.MinHold = 0
+	if err := t.release1(d, driver.Grant{Request: r}); err != nil && !driver.Gone(err) {
+		t.Fatalf("P6: withdrawing a request failed: %v", err)
+	}
+}
+
+// withdrawn withdraws a request as package holdfast does: again and again until the store confirms it.
+func (t *trial) withdrawn(d driver.Driver, g driver.Grant) {
+	t.Helper()
+	g.MinHold = 0
+	var err error
+	if !t.within(t.patience(), func() bool { err = t.release1(d, g); return err == nil || driver.Gone(err) }) {
+		t.Fatalf("P6: a request cannot be withdrawn within %v: %v", t.patience(), err)
+	}
+}
+
+// renewals renews a batch.
+func (t *trial) renewals(d driver.Driver, grants ...driver.Grant) []driver.Renewal {
+	t.Helper()
+	out := d.Renew(t.ctx, grants)
+	if len(out) != len(grants) {
+		t.Fatalf("P2: Renew of %d grants returned %d renewals", len(grants), len(out))
+	}
+	return out
 }
 
 func (t *trial) renew1(d driver.Driver, g driver.Grant) driver.Renewal {
 	t.Helper()
-	rs := d.Renew(t.ctx, []driver.Grant{g})
-	if len(rs) != 1 {
-		t.Errorf("P2: Renew of one grant returned %d renewals", len(rs))
-		return driver.Renewal{Err: errors.New("no reply to a renewal")}
-	}
-	return rs[0]
+	return t.renewals(d, g)[0]
 }
 
 // renew renews a hold that must be alive.
@@ -219,23 +271,50 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 	case r.Since.Add(r.Valid) < before:
 		t.Errorf("P2: a successful renewal ended before it was asked for")
 	}
-	g.Since, g.Valid = r.Since, r.Valid
+	g.Since, g.Valid, g.Claim = r.Since, r.Valid, false
 	return g
 }
 
-// freeNow asserts that the name can be taken at once, and releases it.
-func (t *trial) freeNow(d driver.Driver, r driver.Request, why string) {
+// gone asserts that a renewal returns ErrNotHeld.
+func (t *trial) gone(d driver.Driver, g driver.Grant, why string) {
 	t.Helper()
-	g, err := t.tryFree(d, r)
-	if err != nil {
-		t.Errorf("%s: %v", why, err)
-		return
+	if r := t.renew1(d, g); r.Err == nil {
+		t.Errorf("%s", why)
+	} else if !errors.Is(r.Err, driver.ErrNotHeld) {
+		t.Errorf("P2: renewing a hold that is gone returned %v, not ErrNotHeld", r.Err)
 	}
-	t.release(d, g)
+}
+
+// leaves asserts that a release of a hold that is gone leaves the next hold alone.
+func (t *trial) leaves(d driver.Driver, g driver.Grant, other driver.Driver, next driver.Grant) {
+	t.Helper()
+	t.releaseGone(d, g)
+	t.renew(other, next)
+	t.refused(d, t.rival(), "P4: the release of a hold that was gone freed the next one")
+}
+
+// until returns the end of a grant's validity, by the clock of [trial.now].
+func (t *trial) until(g driver.Grant) driver.Instant {
+	return g.Since.Add(g.Valid + time.Duration(t.advanced.Load()))
+}
+
+// now is the driver's clock, put forward by all that pass has advanced the store.
+func (t *trial) now() driver.Instant {
+	return t.clock.Now().Add(time.Duration(t.advanced.Load()))
 }
 
 // tick is how long to wait before the next poll.
 func (t *trial) tick() time.Duration { return min(t.ttl/20, 20*time.Millisecond) }
+
+// within reports whether done returns true, asked again and again for so long.
+func (t *trial) within(long time.Duration, done func() bool) bool {
+	for end := time.Now().Add(long); !done(); time.Sleep(t.tick()) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
 
 // pass lets the store's time pass: by Harness.Advance, or by waiting.
 func (t *trial) pass(d time.Duration) {
@@ -248,13 +327,22 @@ func (t *trial) pass(d time.Duration) {
 	time.Sleep(d)
 }
 
-// now is the driver's clock, put forward by all that pass has advanced the store.
-func (t *trial) now() driver.Instant {
-	return t.clock.Now().Add(time.Duration(t.advanced.Load()))
+// outlive lets time pass until a hold of this TTL that was taken before has expired in the store, which may be late
+// by its Guarantees.Lateness.
+func (t *trial) outlive(ttl time.Duration) {
+	t.Helper()
+	t.pass(ttl + t.caps.Guarantees.Lateness + 10*time.Millisecond)
+	t.aged = true
 }
 
-// closedUntil asserts that the name is not granted before an instant. The instant at which
-// the grant arrives is compared, because this machine may stand still before the request.
+// outliveUntil is outlive until an instant at which the store must have opened the name.
+func (t *trial) outliveUntil(at driver.Instant) {
+	t.Helper()
+	t.outlive(max(0, at.Sub(t.now())))
+}
+
+// closedUntil asserts that the name is not granted before an instant. The instant at which the grant arrives is
+// compared, because this machine may stand still before the request.
 func (t *trial) closedUntil(d driver.Driver, until driver.Instant, why string) {
 	t.Helper()
 	g, err := t.try1(d, t.rival())
@@ -264,63 +352,4 @@ func (t *trial) closedUntil(d driver.Driver, until driver.Instant, why string) {
 	if err == nil {
 		t.release(d, g)
 	}
-}
-
-// outlive lets time pass until a hold of this TTL that was taken before has expired in the
-// store, which may be late by its Guarantees.Lateness.
-func (t *trial) outlive(ttl time.Duration) {
-	t.Helper()
-	t.pass(ttl + t.caps.Guarantees.Lateness + 10*time.Millisecond)
-	t.aged = true
-}
-
-// refusesOps asserts that the driver refuses operations that its Caps do not list.
-func (t *trial) refusesOps(ops driver.Ops) {
-	f := driver.Forward{Driver: t.open()}
-	ctx, g := t.ctx, driver.Grant{Request: t.request()}
-	check := func(op driver.Ops, name string, err error) {
-		if ops.Has(op) && !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("P10: %s, which Caps.Ops does not list, returned %v, not ErrUnsupported", name, err)
-		}
-	}
-	if ops.Has(driver.OpQueue) {
-		_, err := f.Enqueue(ctx, g.Request)
-		check(driver.OpQueue, "Enqueue", err)
-		_, err = f.Wait(ctx, g.Request)
-		check(driver.OpQueue, "Wait", err)
-	}
-	if ops.Has(driver.OpInspect) {
-		_, err := f.Inspect(ctx, t.name)
-		check(driver.OpInspect, "Inspect", err)
-		for _, err := range f.List(ctx, t.name) {
-			check(driver.OpInspect, "List", err)
-		}
-	}
-	if ops.Has(driver.OpBreak) {
-		check(driver.OpBreak, "Break", f.Break(ctx, t.name, 1))
-	}
-	if ops.Has(driver.OpDowngrade) {
-		_, err := f.Downgrade(ctx, g)
-		check(driver.OpDowngrade, "Downgrade", err)
-	}
-	if ops.Has(driver.OpWatch) {
-		_, err := f.Watch(ctx, t.name)
-		check(driver.OpWatch, "Watch", err)
-	}
-	if ops.Has(driver.OpNotify) && f.Losses() != nil {
-		t.Errorf("P10: Losses has a channel although Caps.Ops does not list it")
-	}
-	if ops.Has(driver.OpShard) && f.Shard(g.Request) != "" {
-		t.Errorf("P10: Shard names a part although Caps.Ops does not list it")
-	}
-}
-
-// refusesMode asserts that the driver refuses a mode that its Caps do not list.
-func (t *trial) refusesMode(r driver.Request) {
-	d := t.open()
-	if _, err := t.try1(d, r); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("P10: Try in a mode that Caps does not list (%v) returned %v, not ErrUnsupported",
-			r.Mode, err)
-	}
-	t.freeNow(d, t.request(), "P6: a refused mode left something behind")
 }

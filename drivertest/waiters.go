@@ -4,81 +4,103 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// waiting is a waiter in a goroutine of its own.
-type waiting struct {
+// enqueue calls Enqueue once, and withdraws the request when the case ends.
+func (t *trial) enqueue(d driver.Driver, r driver.Request) (driver.Grant, error) {
+	t.Helper()
+	t.track(d, r)
+	sent := t.clock.Now()
+	g, err := ops(d).Enqueue(t.ctx, r)
+	if errors.Is(err, driver.ErrHeld) {
+		t.heard.Store(r.Owner, sent)
+	} else if err == nil {
+		t.sane(g, r)
+	}
+	return g, err
+}
+
+// queued takes a place behind a holder.
+func (t *trial) queued(d driver.Driver, r driver.Request) {
+	t.Helper()
+	if _, err := t.enqueue(d, r); err == nil {
+		t.Fatalf("P1: Enqueue was granted a held name")
+	} else if !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("P7: Enqueue behind a holder: %v", err)
+	}
+}
+
+// behind lets one client hold the case's name, and another wait for a hold of the case's kind.
+func (t *trial) behind(holder, waiter driver.Driver) (driver.Grant, driver.Request) {
+	t.Helper()
+	g, r := t.take(holder, t.rival()), t.hold()
+	t.queued(waiter, r)
+	return g, r
+}
+
+// waits asserts that Enqueue grants nothing.
+func (t *trial) waits(d driver.Driver, r driver.Request, why string) {
+	t.Helper()
+	if _, err := t.enqueue(d, r); err == nil {
+		t.Errorf("%s", why)
+	}
+}
+
+// wait calls Wait once, for at most so long.
+func (t *trial) wait(d driver.Driver, r driver.Request, most time.Duration) (driver.Grant, error) {
+	ctx, cancel := context.WithTimeout(t.ctx, most)
+	defer cancel()
+	return ops(d).Wait(ctx, r)
+}
+
+// waiter is one that waits in a goroutine of its own.
+type waiter struct {
 	request driver.Request // await may change the owner
 	grant   driver.Grant
 	err     error
 	done    chan struct{}
 
-	gap atomic.Int64 // nanoseconds: the longest time between two answers of the store to this waiter; 0: there was none
-
-	mu     sync.Mutex
-	slow   time.Duration  // that answers took, and by which waits were longer than their context
-	asking driver.Instant // when it sent the request that is under way; 0: none is
+	asked atomic.Int64 // how often the store has answered its Enqueue
+	gap   atomic.Int64 // nanoseconds: the longest time between two answers
 }
 
-// lost returns how much time the store and this machine have needed so far for steps that
-// ideally take none.
-func (w *waiting) lost(now driver.Instant) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.asking == 0 {
-		return w.slow
-	}
-	return w.slow + max(0, now.Sub(w.asking))
-}
-
-// spent adds to the time that was lost, and records whether a request is under way.
-func (w *waiting) spent(lost time.Duration, asking driver.Instant) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.slow, w.asking = w.slow+lost, asking
-}
-
-// heard records, for each owner, when its last request was sent that the store has answered.
-type heard struct{ sync.Map }
-
-func (h *heard) set(owner string, sent driver.Instant) { h.Store(owner, sent) }
-
-// over reports whether the store may have dropped the owner's place or claim by now: it
-// keeps them for two polls, or for the TTL if that is shorter, after the owner's last request.
-func (h *heard) over(r driver.Request, poll time.Duration, now driver.Instant) bool {
-	sent, ok := h.Load(r.Owner)
-	return ok && now.Sub(sent.(driver.Instant)) >= min(2*poll, r.TTL)
-}
-
-// dropped reports whether the store may have dropped one of the places by now, because this machine stood still.
+// dropped reports whether the store may have dropped a place or a claim by now, because this machine stood still: the
+// store keeps it for two polls, or for the TTL if that is shorter, after the owner's last request.
 func (t *trial) dropped(places ...driver.Request) bool {
-	return slices.ContainsFunc(places, func(r driver.Request) bool { return t.heard.over(r, t.poll, t.clock.Now()) })
+	return slices.ContainsFunc(places, func(r driver.Request) bool {
+		sent, ok := t.heard.Load(r.Owner)
+		return ok && t.clock.Now().Sub(sent.(driver.Instant)) >= min(2*t.poll, r.TTL)
+	})
 }
 
-// await waits as package holdfast does: it asks, waits for at most a poll, and asks again. If
-// the store answers that the place or the claim is gone, and may have dropped it by right,
-// await takes another place under another owner.
-func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, w *waiting) (driver.Grant, error) {
+// await waits as package holdfast does: it asks, waits for at most a poll, and asks again. If the store has dropped
+// the place or the claim by right, await takes another place under another owner.
+func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, w *waiter) (driver.Grant, error) {
 	w.request = r
 	for last := t.clock.Now(); ; {
-		g, err := t.asks(ctx, d, w)
+		sent := t.clock.Now()
+		g, err := ops(d).Enqueue(ctx, w.request)
 		now := t.clock.Now()
-		w.gap.Store(max(w.gap.Load(), int64(now.Sub(last)), 1))
+		w.gap.Store(max(w.gap.Load(), int64(now.Sub(last))))
+		w.asked.Add(1)
 		last = now
 		switch {
-		case driver.Gone(err) && t.heard.over(w.request, t.poll, now):
+		case driver.Gone(err) && t.dropped(w.request):
 			w.request.Owner = newOwner()
 			t.track(d, w.request)
 			continue
-		case err == nil || (!errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrUncertain)):
+		case errors.Is(err, driver.ErrHeld):
+			t.heard.Store(w.request.Owner, sent)
+		case !errors.Is(err, driver.ErrUncertain):
 			return g, err
 		}
-		g, err = t.waits(ctx, d, w)
+		poll, cancel := context.WithTimeout(ctx, t.poll*3/4)
+		g, err = ops(d).Wait(poll, w.request)
+		cancel()
 		switch {
 		case err == nil:
 			return g, nil
@@ -90,33 +112,10 @@ func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, w 
 	}
 }
 
-// asks calls Enqueue.
-func (t *trial) asks(ctx context.Context, d driver.Driver, w *waiting) (driver.Grant, error) {
-	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
-	sent := t.clock.Now()
-	w.spent(0, sent)
-	g, err := q.Enqueue(ctx, w.request)
-	w.spent(t.clock.Now().Sub(sent), 0)
-	if errors.Is(err, driver.ErrHeld) {
-		t.heard.set(w.request.Owner, sent)
-	}
-	return g, err
-}
-
-// waits calls Wait for three quarters of a poll.
-func (t *trial) waits(ctx context.Context, d driver.Driver, w *waiting) (driver.Grant, error) {
-	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
-	most, begun := t.poll*3/4, t.clock.Now()
-	poll, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	g, err := q.Wait(poll, w.request)
-	w.spent(max(0, t.clock.Now().Sub(begun)-most), 0)
-	return g, err
-}
-
 // waitFor starts a waiter.
-func (t *trial) waitFor(d driver.Driver, r driver.Request) *waiting {
-	w := &waiting{done: make(chan struct{})}
+func (t *trial) waitFor(d driver.Driver, r driver.Request) *waiter {
+	t.track(d, r)
+	w := &waiter{done: make(chan struct{})}
 	t.Cleanup(func() { <-w.done })
 	ctx, cancel := context.WithCancel(t.ctx)
 	t.Cleanup(cancel)
@@ -127,59 +126,34 @@ func (t *trial) waitFor(d driver.Driver, r driver.Request) *waiting {
 	return w
 }
 
-// inTime waits until a waiter has ended, and reports whether it did within some time and the
-// slack. Time that was lost does not count.
-func (t *trial) inTime(w *waiting, within time.Duration) bool {
-	begun := t.clock.Now()
-	before := w.lost(begun)
+// outcome waits for the waiter's grant, which must come within some time and the slack. On a slow store it may come
+// later: it is late only if the waiter has asked more often than once a poll.
+func (t *trial) outcome(w *waiter, within time.Duration) error {
+	begun, asked := t.clock.Now(), w.asked.Load()
 	for {
-		now := t.clock.Now()
-		left := within + t.slack + w.lost(now) - before - now.Sub(begun)
 		select {
 		case <-w.done:
-			return true
-		case <-time.After(min(max(left, 0), 100*time.Millisecond)):
-			if left <= 0 {
-				return false
+			return w.err
+		case <-time.After(min(within+t.slack, 100*time.Millisecond)):
+			if t.clock.Now().Sub(begun) > within+t.slack && w.asked.Load()-asked > 1+int64(within/t.poll) {
+				return errors.New("not granted within " + (within + t.slack).String())
 			}
 		}
 	}
 }
 
 // granted returns the waiter's grant, which must come within some time and the slack.
-func (t *trial) granted(w *waiting, within time.Duration, why string) driver.Grant {
+func (t *trial) granted(w *waiter, within time.Duration, why string) driver.Grant {
 	t.Helper()
-	if !t.inTime(w, within) {
-		t.Fatalf("%s: not granted within %v", why, within+t.slack)
+	if err := t.outcome(w, within); err != nil {
+		t.Fatalf("%s: %v", why, err)
 	}
-	if w.err != nil {
-		t.Fatalf("%s: %v", why, w.err)
-	}
+	t.sane(w.grant, w.request)
 	return w.grant
 }
 
-// arrives starts a waiter and returns its grant, which must come within some time and the slack.
-func (t *trial) arrives(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
+// arrives starts a waiter and returns its grant, which must come within a poll and the slack.
+func (t *trial) arrives(d driver.Driver, r driver.Request, why string) driver.Grant {
 	t.Helper()
-	t.track(d, r)
-	w := t.waitFor(d, r)
-	g := t.granted(w, within, why)
-	t.sane(g, w.request)
-	return g
-}
-
-// arrivesInTime is arrives for goroutines of a case, which must not end the test: without a
-// grant it reports the failure and returns the zero grant.
-func (t *trial) arrivesInTime(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
-	t.track(d, r)
-	w := t.waitFor(d, r)
-	switch {
-	case !t.inTime(w, within):
-		t.Errorf("%s: not granted within %v", why, within+t.slack)
-	case w.err != nil:
-		t.Errorf("%s: %v", why, w.err)
-	default:
-		return w.grant
-	}
-	return driver.Grant{}
+	return t.granted(t.waitFor(d, r), t.poll, why)
 }

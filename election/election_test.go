@@ -3,7 +3,6 @@ package election_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/election"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -38,11 +38,11 @@ func inWorld(t *testing.T, test func(*world)) {
 	})
 }
 
-// candidate is one process: its election, and its way to the store. without are
-// operations that its driver does not have.
-func (w *world) candidate(without driver.Ops) (*election.Election, *chaos.Driver, *holdfast.Client) {
+// candidate is one process: its election, and its way to the store. Its driver lacks the optional interface
+// to which without points.
+func (w *world) candidate(without any) (*election.Election, *chaos.Driver, *holdfast.Client) {
 	w.Helper()
-	way := chaos.New(limited{driver.Forward{Driver: w.store.Client()}, without}, chaos.Options{})
+	way := chaos.New(limited{wrap.Forward{Driver: w.store.Client()}, without}, chaos.Options{})
 	c, err := holdfast.New(way, &holdfast.ClientOptions{Clock: w.clock})
 	if err != nil {
 		w.Fatal(err)
@@ -51,17 +51,13 @@ func (w *world) candidate(without driver.Ops) (*election.Election, *chaos.Driver
 	return election.New(c, "office", &holdfast.Options{TTL: 10 * time.Second}), way, c
 }
 
-// limited has fewer operations.
+// limited lacks something.
 type limited struct {
-	driver.Forward
-	without driver.Ops
+	wrap.Forward
+	without any
 }
 
-func (l limited) Caps() driver.Caps {
-	c := l.Forward.Caps()
-	c.Ops &^= l.without
-	return c
-}
+func (l limited) Lacks(ability any) bool { return ability == l.without || l.Forward.Lacks(ability) }
 
 func (w *world) campaign(e *election.Election, value string) *election.Leadership {
 	w.Helper()
@@ -111,8 +107,8 @@ func (o *observed) text() string {
 // token (P1, P3, P8).
 func TestOneLeaderAtATime(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, _, _ := w.candidate(0)
-		b, _, _ := w.candidate(0)
+		a, _, _ := w.candidate(nil)
+		b, _, _ := w.candidate(nil)
 		first := w.campaign(a, "a")
 		elected := make(chan *election.Leadership)
 		go func() { elected <- w.campaign(b, "b") }()
@@ -146,12 +142,12 @@ func TestOneLeaderAtATime(t *testing.T) {
 func TestObserve(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		without driver.Ops
+		without any
 		within  time.Duration // after which a change is seen
-	}{{"by hints", 0, 0}, {"by polls", driver.OpWatch, driver.DefaultPoll}} {
+	}{{"by hints", nil, 0}, {"by polls", (*driver.Watcher)(nil), driver.DefaultPoll}} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				a, _, _ := w.candidate(0)
+				a, _, _ := w.candidate(nil)
 				observer, _, _ := w.candidate(c.without)
 				seen := w.observe(observer)
 				settle := func() { time.Sleep(c.within); synctest.Wait() }
@@ -184,8 +180,8 @@ func TestObserve(t *testing.T) {
 // it although nobody touches the store.
 func TestVanishedLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, way, _ := w.candidate(0)
-		observer, _, _ := w.candidate(driver.OpWatch)
+		a, way, _ := w.candidate(nil)
+		observer, _, _ := w.candidate((*driver.Watcher)(nil))
 		l := w.campaign(a, "a")
 		seen := w.observe(observer)
 		way.Partition()
@@ -205,8 +201,8 @@ func TestVanishedLeader(t *testing.T) {
 // goes on.
 func TestObserverCutOff(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, _, _ := w.candidate(0)
-		observer, way, _ := w.candidate(0)
+		a, _, _ := w.candidate(nil)
+		observer, way, _ := w.candidate(nil)
 		first := w.campaign(a, "a")
 		seen := w.observe(observer)
 		synctest.Wait()
@@ -232,7 +228,7 @@ func TestObserverCutOff(t *testing.T) {
 // TestObserveEnds: with the context, with the client, with the caller.
 func TestObserveEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e, _, c := w.candidate(0)
+		e, _, c := w.candidate(nil)
 		for range e.Observe(w.Context()) {
 			break
 		}
@@ -257,7 +253,7 @@ func TestObserveEnds(t *testing.T) {
 // TestUnsupported: a store that cannot do it says so.
 func TestUnsupported(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e, _, _ := w.candidate(driver.OpInspect)
+		e, _, _ := w.candidate((*driver.Operator)(nil))
 		l := w.campaign(e, "a")
 		if _, err := e.Leader(w.Context()); !errors.Is(err, holdfast.ErrUnsupported) {
 			w.Errorf("Leader: %v", err)
@@ -277,7 +273,7 @@ func TestUnsupported(t *testing.T) {
 // TestBadValues are refused before anything is asked of the store (P10).
 func TestBadValues(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e, way, _ := w.candidate(0)
+		e, way, _ := w.candidate(nil)
 		l := w.campaign(e, "a")
 		way.Partition()
 		for _, bad := range []string{strings.Repeat("x", holdfast.MaxNote+1), "\xff"} {
@@ -293,44 +289,4 @@ func TestBadValues(t *testing.T) {
 			w.Fatal(err)
 		}
 	})
-}
-
-// TestManyCandidates: under real concurrency one at a time, each once, and the
-// values that observers see belong to the tokens.
-func TestManyCandidates(t *testing.T) {
-	store := memlock.NewStore(nil)
-	const candidates = 16
-	var leading, terms int
-	var wg sync.WaitGroup
-	for i := range candidates {
-		c, err := holdfast.New(store.Client(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		e := election.New(c, "office", nil)
-		wg.Go(func() {
-			value := fmt.Sprint("candidate ", i)
-			err := e.Do(t.Context(), value, func(ctx context.Context, l *election.Leadership) error {
-				leading++ // a race, if two lead
-				terms++
-				defer func() { leading-- }()
-				if leading != 1 {
-					return fmt.Errorf("%d leaders", leading)
-				}
-				seen, err := e.Leader(ctx)
-				if err == nil && (seen.Value != value || seen.Token != l.Token()) {
-					err = fmt.Errorf("the leader %s with token %d is seen as %+v", value, l.Token(), seen)
-				}
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if terms != candidates {
-		t.Errorf("%d terms of %d candidates", terms, candidates)
-	}
 }

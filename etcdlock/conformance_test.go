@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -35,34 +34,10 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// proxies stand before the members of one cluster.
-type proxies []*chaos.Proxy
-
-func (ps proxies) each(do func(*chaos.Proxy)) {
-	for _, p := range ps {
-		do(p)
-	}
-}
-
-func (ps proxies) HoldReplies()  { ps.each((*chaos.Proxy).HoldReplies) }
-func (ps proxies) HoldRequests() { ps.each((*chaos.Proxy).HoldRequests) }
-func (ps proxies) Cut()          { ps.each((*chaos.Proxy).Cut) }
-func (ps proxies) Heal()         { ps.each((*chaos.Proxy).Heal) }
-
-func (ps proxies) Connections() (n int) {
-	ps.each(func(p *chaos.Proxy) { n += p.Connections() })
-	return n
-}
-
 // through returns what opens a client behind a proxy for each member.
 func through(server *testserver.Etcd, layout string) func(testing.TB) (driver.Driver, drivertest.Transport) {
 	return func(t testing.TB) (driver.Driver, drivertest.Transport) {
-		var ps proxies
-		var addrs []string
-		for _, m := range server.Members {
-			p := chaos.StartProxy(t, m.Addr)
-			ps, addrs = append(ps, p), append(addrs, p.Addr)
-		}
+		ps, addrs := testserver.StartProxies(t, strings.Split(server.Addrs(), ",")...)
 		return dial(t, strings.Join(addrs, ","), &Options{Layout: layout}), ps
 	}
 }

@@ -153,7 +153,6 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 	}
 	c.caps = driver.Caps{
 		Store:   fmt.Sprintf("etcd%s:%x/%s", kind, header.ClusterId, c.layout.LocksAt),
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.Block(),
 		Guarantees: guarantees,

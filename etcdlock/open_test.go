@@ -53,9 +53,7 @@ func TestParse(t *testing.T) {
 		"etcd://" + strings.Repeat("a,", 64) + "a": "at most 64",
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config, o, err := parse(u)
 		got := fmt.Sprint(err)
 		if err == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
-// Break implements driver.Breaker. The token names one hold for ever, by the create
+// Break implements driver.Operator. The token names one hold for ever, by the create
 // revision of its key. If a renewal has changed the token on record since the operator
 // saw it, nothing is broken (P4).
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
@@ -101,7 +101,7 @@ func (c *client) tellLocked(loss driver.Loss) {
 // Losses implements driver.Notifier.
 func (c *client) Losses() <-chan driver.Loss { return c.losses }
 
-// Inspect implements driver.Inspector. Etcd keeps no time with its keys: since
+// Inspect implements driver.Operator. Etcd keeps no time with its keys: since
 // when a hold is held, and a place is waited at, is by the clock of its client.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	if err := c.alive(ctx); err != nil {
@@ -165,7 +165,7 @@ func (c *client) left(ctx context.Context, lease int64, known map[int64]time.Dur
 // pageSize is how many keys List reads at once.
 const pageSize = 1000
 
-// List implements driver.Inspector.
+// List implements driver.Operator.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		names, err := c.scan(ctx, prefix)

@@ -16,22 +16,16 @@ func TestStockShown(t *testing.T) {
 	server := shared(t)
 	c := dial(t, server.Addrs(), &Options{Layout: Stock})
 	session, err := concurrency.NewSession(c.main.etcd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer session.Close()
 	mutex := concurrency.NewMutex(session, "a/b")
-	if err := mutex.Lock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mutex.Lock(t.Context()))
 	if _, err := c.main.etcd.Put(t.Context(), "a/other/data", "x"); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
 	for info, err := range c.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names = append(names, info.Name)
 		if len(info.Holders) != 1 || info.Holders[0].Expires <= 0 {
 			t.Fatalf("a stock lock is shown as %+v", info)
@@ -54,9 +48,7 @@ func TestOthersRemains(t *testing.T) {
 	server := shared(t)
 	a, b := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), &Options{Prefix: "holdfast/lock"})
 	release(t, b, driver.Grant{Request: request("any")})
-	if err := b.Break(t.Context(), "other", take(t, b, request("other")).Token); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Break(t.Context(), "other", take(t, b, request("other")).Token))
 	for _, name := range []string{"gone", "broken"} {
 		if _, err := a.Try(t.Context(), request(name)); err != nil {
 			t.Errorf("P7: the free name %s: %v", name, err)
@@ -75,9 +67,7 @@ func TestTombstoneLeaseRevoked(t *testing.T) {
 		if err == nil {
 			_, err = c.main.etcd.Revoke(t.Context(), clientv3.LeaseID(lease))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	broken := take(t, c, request("broken"))
 	revoke()
@@ -111,9 +101,7 @@ func TestStrayAfterBreak(t *testing.T) {
 	req := request("n")
 	req.MinHold = time.Hour
 	g := take(t, c, req)
-	if err := c.Break(t.Context(), "n", g.Token); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Break(t.Context(), "n", g.Token))
 	g.Stray = true
 	if err := c.Release(t.Context(), []driver.Grant{g})[0]; !driver.Gone(err) {
 		t.Fatalf("the release of a broken hold: %v", err)

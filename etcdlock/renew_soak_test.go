@@ -30,73 +30,19 @@ func TestBusy(t *testing.T) {
 	delay := func(by time.Duration) { proxy.Delay(chaos.ToClient, by) }
 	busytest.Run(t, delay, func() *holdfast.Client {
 		locks, err := holdfast.Open(t.Context(), "etcd://"+proxy.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return locks
 	})
-}
-
-// TestKeptFree: while nothing is answered on the connection that all other requests go
-// by, a lease is renewed and released all the same (P2).
-func TestKeptFree(t *testing.T) {
-	const marker = "no reply to this"
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	proxy := chaos.StartProxy(t, server.Addrs())
-	u, err := driver.ParseURL("etcd://" + proxy.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := open(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := d.(*client)
-	locks, err := holdfast.New(c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	if _, err := c.main.etcd.Get(t.Context(), marker); err != nil {
-		t.Fatal(err)
-	}
-	for c.spareRoute() == c.main {
-		time.Sleep(time.Millisecond) // then look again
-	}
-	lease, err := locks.Mutex("kept", &holdfast.Options{TTL: 3 * time.Second}).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.Hold(chaos.ToClient, marker)
-	short := func(do func(context.Context) error) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		return do(ctx)
-	}
-	if err := short(lease.Renew); err != nil {
-		t.Errorf("P2: a renewal waits behind other requests: %v", err)
-	}
-	if err := lease.Release(); err != nil {
-		t.Errorf("a release waits behind other requests: %v", err)
-	}
-	if err := short(func(ctx context.Context) error { _, err := c.main.etcd.Get(ctx, marker); return err }); err == nil {
-		t.Error("the other requests do not wait")
-	}
-	proxy.Heal()
 }
 
 // passwordsChecked returns how often a server was asked for a token.
 func passwordsChecked(t *testing.T, addr string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	metrics, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(metrics)) {
 		if strings.HasPrefix(line, "grpc_server_started_total") && strings.Contains(line, `"Authenticate"`) {
 			return line
@@ -114,23 +60,15 @@ func TestKeepAlivesCheckNoPassword(t *testing.T) {
 	_, err1 := root.UserAdd(t.Context(), "root", "secret")
 	_, err2 := root.UserGrantRole(t.Context(), "root", "root")
 	_, err3 := root.AuthEnable(t.Context())
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err1, err2, err3))
 	etcd, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"http://" + server.Addrs()}, DialTimeout: dialTimeout, Username: "root", Password: "secret",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := connect(t.Context(), etcd, true, &Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g, err := c.Try(t.Context(), driver.Request{Name: "x", Owner: "owner", TTL: time.Hour, Tokens: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := g.Handle.(*record).session.Load()
 	alive := func() {
 		t.Helper()
@@ -184,9 +122,7 @@ func TestFull(t *testing.T) {
 		t.Errorf("P9: a full store shows %+v, %v", info, err)
 	}
 	r, err := c.main.etcd.Delete(t.Context(), "fill", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := c.main.etcd.Compact(t.Context(), r.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
@@ -216,98 +152,6 @@ func TestLeaseEnded(t *testing.T) {
 	}
 	if next := take(t, c, request("ended")).Handle.(*record); c.key(next) == c.key(r) {
 		t.Error("P1: the key of a hold that has ended is used again")
-	}
-}
-
-// TestMinHoldOfTheDead: the name of a holder that crashes opens when its minimum hold
-// is over, not before, and not a minimum hold later (P5): whether it came to it at once
-// or by the queue, and however often it was renewed.
-func TestMinHoldOfTheDead(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	cron := driver.Request{TTL: time.Second, MinHold: 4 * time.Second}
-	for what, hold := range map[string]func(c *client, req driver.Request) driver.Grant{
-		"taken": func(c *client, req driver.Request) driver.Grant { return take(t, c, req) },
-		"renewed": func(c *client, req driver.Request) driver.Grant {
-			g := take(t, c, req)
-			for range 3 {
-				if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
-					t.Fatal(r.Err)
-				}
-			}
-			return g
-		},
-		"passed on": func(c *client, req driver.Request) driver.Grant {
-			first := request(req.Name)
-			before := take(t, c, first)
-			line(t, c, req)
-			release(t, c, before)
-			g, err := await(t.Context(), c, req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return g
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			req := cron
-			req.Name, req.Owner = what, "owner of "+what
-			dead, next := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil)
-			began := time.Now()
-			hold(dead, req)
-			crash(dead)
-			lease, err := next.main.etcd.TimeToLive(t.Context(), clientv3.LeaseID(leaseOf(t, next, req.Name)))
-			if err != nil || lease.GrantedTTL > int64(req.MinHold/time.Second)+1 {
-				t.Errorf("P5: the name stays closed for %d s: %v", lease.GrantedTTL, err)
-			}
-			for {
-				_, err := next.Try(t.Context(), request(req.Name))
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, driver.ErrHeld) {
-					t.Fatal(err)
-				}
-				time.Sleep(20 * time.Millisecond) // then look again
-			}
-			if open := time.Since(began); open < req.MinHold {
-				t.Errorf("P5: the name of a holder that has died opened %v after it was asked for, its minimum hold is %v", open, req.MinHold)
-			}
-		})
-	}
-}
-
-// TestMinHoldThenTTL: when less is left of a minimum hold than of the TTL the hold goes
-// on with its TTL, and a hold that is released or withdrawn leaves no lease behind.
-func TestMinHoldThenTTL(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	c := dial(t, server.Addrs(), nil)
-	req := driver.Request{Name: "cron", Owner: "a", TTL: 2 * time.Second, MinHold: 3 * time.Second}
-	g := take(t, c, req)
-	own := leaseOf(t, c, req.Name)
-	for leaseOf(t, c, req.Name) == own {
-		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		time.Sleep(20 * time.Millisecond) // until it is due
-	}
-	if s := c.sessions[2]; s == nil || int64(s.lease()) != leaseOf(t, c, req.Name) {
-		t.Error("the hold is not on the lease of its TTL")
-	}
-	release(t, c, g)
-	req.Name, req.Owner, req.MinHold = "undone", "b", time.Hour
-	g = take(t, c, req)
-	own = leaseOf(t, c, req.Name)
-	g.MinHold = 0 // as when an acquire is undone
-	release(t, c, g)
-	for {
-		left, err := c.main.etcd.TimeToLive(t.Context(), clientv3.LeaseID(own))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if left.TTL < 0 {
-			return
-		}
 	}
 }
 
@@ -446,9 +290,7 @@ func TestTakenBackLate(t *testing.T) {
 		}
 		g, err = c.Enqueue(t.Context(), request("n"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := c.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
 		t.Errorf("P1: a hold was ended by what its client had sent before the grant: %v", err)
 	}

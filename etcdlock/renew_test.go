@@ -4,49 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 )
-
-// TestRenewalIsOneRoundTrip: a renewal asks for its keys before it knows that its lease is
-// kept alive.
-func TestRenewalIsOneRoundTrip(t *testing.T) {
-	server := shared(t)
-	proxy := chaos.StartProxy(t, server.Addrs())
-	c := dial(t, proxy.Addr, nil)
-	req := request("n")
-	g := take(t, c, req)
-	begun := make(chan struct{}, 1)
-	intercept(c, func(_ context.Context, _ *etcdserverpb.TxnRequest, send sender) (*etcdserverpb.TxnResponse, error) {
-		wake(begun)
-		return send()
-	})
-	c.mu.Lock()
-	for _, s := range c.sessions {
-		s.since = s.since.Add(-req.TTL / 4) // the lease is to be kept alive
-	}
-	c.mu.Unlock()
-	proxy.HoldReplies()
-	renewed := make(chan driver.Renewal, 1)
-	go func() { renewed <- c.Renew(t.Context(), []driver.Grant{g})[0] }()
-	select {
-	case <-begun:
-	case r := <-renewed:
-		t.Errorf("without a reply the renewal asked for no key: %+v", r)
-		renewed <- r
-	}
-	proxy.Heal()
-	if r := <-renewed; r.Err != nil {
-		t.Error(r.Err)
-	}
-}
 
 // TestOneKeepalive: one lease has the keys of many holds.
 func TestOneKeepalive(t *testing.T) {
@@ -57,9 +22,7 @@ func TestOneKeepalive(t *testing.T) {
 		grants = append(grants, take(t, c, request(fmt.Sprint("many/", i))))
 	}
 	leases, err := c.main.etcd.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := len(leases.Leases); n > 2 {
 		t.Errorf("P9: 300 holds of one TTL are on %d leases", n)
 	}
@@ -69,9 +32,7 @@ func TestOneKeepalive(t *testing.T) {
 		}
 	}
 	for _, err := range c.Release(t.Context(), grants) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -83,9 +44,7 @@ func TestClaimAfterHold(t *testing.T) {
 	take(t, waiter, request("another"))
 	held, req := take(t, holder, request("claimed")), request("claimed")
 	places, err := waiter.session(t.Context(), waiter.minSeconds, waiter.clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line(t, waiter, req)
 	release(t, holder, held)
 	claim, err := await(t.Context(), waiter, req)
@@ -141,9 +100,7 @@ func TestMinHoldIsTrustedWithinItsLease(t *testing.T) {
 		req := driver.Request{Name: "n" + delay.String(), Owner: "a" + delay.String(), TTL: 80 * time.Second, MinHold: 71*time.Second + delay, LockDelay: delay}
 		g := take(t, c, req)
 		lease, err := c.main.etcd.TimeToLive(t.Context(), clientv3.LeaseID(leaseOf(t, c, req.Name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ends := time.Duration(lease.GrantedTTL)*time.Second - delay
 		if ends > req.TTL {
 			t.Fatalf("the lease of %d s is not shorter than the TTL", lease.GrantedTTL)
@@ -154,43 +111,6 @@ func TestMinHoldIsTrustedWithinItsLease(t *testing.T) {
 		before := g.Since.Add(ends)
 		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Since.Add(r.Valid) > before {
 			t.Errorf("P1: its renewal gives %+v, its lease ends at %v", r, before)
-		}
-	}
-}
-
-// TestHandOversAtOnce: the tokens of many holds that were handed over are put on record at the same
-// time, so the answers to the other renewals of the batch do not wait for one request after the
-// other (P2).
-func TestHandOversAtOnce(t *testing.T) {
-	server := shared(t)
-	c := dial(t, server.Addrs(), nil)
-	const holds = 40
-	var grants []driver.Grant
-	for i := range holds {
-		req := request(fmt.Sprintf("n%d", i))
-		req.Tokens = c.caps.TokenBlock
-		g := take(t, c, req)
-		g.Token, g.HandedOver = g.Token+1, true
-		grants = append(grants, g)
-	}
-	var arrived atomic.Int64
-	all := make(chan struct{})
-	intercept(c, func(ctx context.Context, req *etcdserverpb.TxnRequest, send sender) (*etcdserverpb.TxnResponse, error) {
-		if len(req.Success) == 1 && req.Success[0].GetRequestPut() != nil {
-			if arrived.Add(1) == holds {
-				close(all)
-			}
-			select { // until as many are under way
-			case <-all:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		return send()
-	})
-	for i, r := range c.Renew(t.Context(), grants) {
-		if r.Err != nil {
-			t.Errorf("P2: hold %d: %v", i, r.Err)
 		}
 	}
 }

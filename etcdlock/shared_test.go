@@ -17,6 +17,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
+// must ends the test at an error.
+var must = testserver.Must
+
 // quick is an election time with which etcd's shortest lease is 1 s.
 const quick = 500 * time.Millisecond
 
@@ -32,9 +35,7 @@ func shared(t testing.TB) *testserver.Etcd {
 			t.Fatal(err)
 		}
 		all, err := c.Leases(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, l := range all.Leases {
 			c.Revoke(t.Context(), l.ID) // fails if it has expired
 		}
@@ -45,9 +46,7 @@ func shared(t testing.TB) *testserver.Etcd {
 func dialClient(t testing.TB, addrs string) *clientv3.Client {
 	t.Helper()
 	list, err := endpoints(addrs, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: list, DialTimeout: dialTimeout, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatalf("connecting: %v", err)
@@ -75,9 +74,7 @@ func dial(t testing.TB, addrs string, o *Options) *client {
 func openLocks(t testing.TB, url string) *holdfast.Client {
 	t.Helper()
 	locks, err := holdfast.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
@@ -137,9 +134,7 @@ func await(ctx context.Context, c *client, req driver.Request) (g driver.Grant, 
 func entries(t testing.TB, c *client, name string) *etcdserverpb.RangeResponse {
 	t.Helper()
 	r, err := c.main.get(t.Context(), c.layout.Dir(name), clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -158,9 +153,7 @@ func waiters(t testing.TB, locks *holdfast.Client, name string, want int) {
 	t.Helper()
 	for {
 		info, err := locks.Inspect(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(info.Waiters) == want {
 			return
 		}

@@ -3,102 +3,25 @@
 package etcdlock
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/election"
 	"github.com/holdfastlock/holdfast/fence"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestStock: etcd's own locks and ours keep one another out, both ways, and pass
-// the name on to one another.
-func TestStock(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	etcd := dialClient(t, server.Addrs())
-	defer etcd.Close()
-	session, err := concurrency.NewSession(etcd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	for prefix, full := range map[string]string{"": "orders/42", "team/a": "team/a/orders/42"} {
-		t.Run("under "+prefix, func(t *testing.T) {
-			ours := openLocks(t, "etcd://"+server.Addrs()+"/"+prefix+"?hf.layout=stock").Mutex("orders/42", nil)
-			keys := func() int64 {
-				resp, err := etcd.Get(t.Context(), full+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-				if err != nil {
-					t.Fatal(err)
-				}
-				return resp.Count
-			}
-			bothWays(t, ours, concurrency.NewMutex(session, full), keys)
-		})
-	}
-}
-
-func bothWays(t *testing.T, ours *holdfast.Lock, theirs *concurrency.Mutex, keys func() int64) {
-	if err := theirs.Lock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ours.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("P1: what a stock lock holds was granted: %v", err)
-	}
-	got := make(chan *holdfast.Lease, 1)
-	go func() {
-		lease, err := ours.Acquire(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		got <- lease
-	}()
-	for keys() < 2 {
-		time.Sleep(time.Millisecond) // then look again
-	}
-	select {
-	case <-got:
-		t.Error("P1: what a stock lock holds was granted")
-	default:
-	}
-	if err := theirs.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	lease := <-got
-	if err := theirs.TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
-		t.Errorf("P1: a stock lock got what ours holds: %v", err)
-	}
-	waited := make(chan error, 1)
-	go func() { waited <- theirs.Lock(t.Context()) }()
-	for keys() < 2 {
-		time.Sleep(time.Millisecond) // then look again
-	}
-	if err := lease.Release(); err != nil {
-		t.Error(err)
-	}
-	if err := <-waited; err != nil {
-		t.Errorf("P7: a stock lock that waits for ours: %v", err)
-	}
-	if err := theirs.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestMixedFleet: in the layout stock our clients and etcd's own Mutex have one name in
-// turn, and one guard tells who of them is the newest.
+// TestMixedFleet: in the layout stock our clients and etcd's own Mutex wait for one another and have one name
+// in turn. One guard tells who of them is the newest.
 func TestMixedFleet(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	locks := openLocks(t, "etcd://"+server.Addrs()+"?hf.layout=stock")
+	locks := openLocks(t, "etcd://"+server.Addrs()+"/team?hf.layout=stock")
 	etcd := dialClient(t, server.Addrs())
 	defer etcd.Close()
 	var gate fence.Gate
@@ -152,7 +75,7 @@ func TestMixedFleet(t *testing.T) {
 			}
 			defer session.Close()
 			for range holds {
-				m := concurrency.NewMutex(session, "fleet/1")
+				m := concurrency.NewMutex(session, "team/fleet/1")
 				if err := m.Lock(t.Context()); err != nil {
 					t.Error(err)
 					return
@@ -178,68 +101,6 @@ func TestMixedFleet(t *testing.T) {
 	}
 }
 
-// TestEtcdctl: "etcdctl lock" and our locks keep one another out, and pass the
-// name on to one another.
-func TestEtcdctl(t *testing.T) {
-	program := testserver.Need(t, "etcdctl", "etcd-client")
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	locks := openLocks(t, "etcd://"+server.Addrs()+"?hf.layout=stock")
-	ours := locks.Mutex("orders/42", nil)
-	etcdctl := func(command ...string) (*exec.Cmd, *bytes.Buffer) {
-		cmd := exec.CommandContext(t.Context(), program, append([]string{"--endpoints", server.Addrs(), "lock", "orders/42"}, command...)...)
-		cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
-		var said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &said, &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return cmd, &said
-	}
-
-	lease, err := ours.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	mark := t.TempDir() + "/mark"
-	waits, said := etcdctl("touch", mark)
-	waiters(t, locks, "orders/42", 1)
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("P1: etcdctl got what ours holds")
-	}
-	if err := lease.Release(); err != nil {
-		t.Error(err)
-	}
-	if err := waits.Wait(); err != nil {
-		t.Errorf("P7: etcdctl, which waited for ours: %v\n%s", err, said)
-	}
-	if _, err := os.Stat(mark); err != nil {
-		t.Errorf("P7: etcdctl has not run its command: %v", err)
-	}
-
-	holds, _ := etcdctl() // until it is interrupted
-	for info, err := range locks.Watch(t.Context(), "orders/42") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !info.Idle() {
-			break
-		}
-	}
-	if _, err := ours.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("P1: what etcdctl holds was granted: %v", err)
-	}
-	if err := holds.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if lease, err = ours.Acquire(t.Context()); err != nil {
-		t.Fatalf("P7: after etcdctl was interrupted: %v", err)
-	}
-	if err := lease.Release(); err != nil {
-		t.Error(err)
-	}
-	holds.Wait() // it says that it was interrupted
-}
-
 // TestElection: package election and etcd's own Election elect one leader between
 // them, one after the other, and each sees the other's.
 func TestElection(t *testing.T) {
@@ -247,9 +108,7 @@ func TestElection(t *testing.T) {
 	etcd := dialClient(t, server.Addrs())
 	defer etcd.Close()
 	session, err := concurrency.NewSession(etcd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer session.Close()
 	ours := election.New(openLocks(t, "etcd://"+server.Addrs()+"/team/a?hf.layout=stock"), "office", nil)
 	theirs := concurrency.NewElection(session, "team/a/office")
@@ -271,12 +130,6 @@ func TestElection(t *testing.T) {
 	})
 	defer observers.Wait()
 	defer cancel()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	leads := func(value string) { // all of both programs see this leader
 		t.Helper()
 		if l, err := ours.Leader(ctx); err != nil || l.Vacant || l.Value != value {
@@ -296,9 +149,9 @@ func TestElection(t *testing.T) {
 			}
 		}
 	}
-	must(theirs.Campaign(ctx, "theirs"))
+	must(t, theirs.Campaign(ctx, "theirs"))
 	leads("theirs")
-	must(theirs.Proclaim(ctx, `{"theirs": 2}`))
+	must(t, theirs.Proclaim(ctx, `{"theirs": 2}`))
 	leads(`{"theirs": 2}`)
 	elected := make(chan *election.Leadership, 1)
 	go func() {
@@ -313,7 +166,7 @@ func TestElection(t *testing.T) {
 		t.Fatal("P1: our election elected another beside etcd's")
 	case <-time.After(50 * time.Millisecond): // it must come to it early or late
 	}
-	must(theirs.Resign(ctx))
+	must(t, theirs.Resign(ctx))
 	l := <-elected
 	leads("ours")
 	if now, err := ours.Leader(ctx); err != nil || now.Token != l.Token() || l.Token() == 0 {
@@ -326,10 +179,10 @@ func TestElection(t *testing.T) {
 		t.Errorf("P1: etcd's Election elected another beside ours: %v", err)
 	case <-time.After(50 * time.Millisecond): // it must come to it early or late
 	}
-	must(l.Resign())
-	must(<-campaigned)
+	must(t, l.Resign())
+	must(t, <-campaigned)
 	leads("theirs, again")
-	must(theirs.Resign(ctx))
+	must(t, theirs.Resign(ctx))
 	for l := range seen {
 		if l.Vacant {
 			break

@@ -91,62 +91,16 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestManyWaiters: more wait than are looked at, some leave, and all others are
-// served in their order.
-func TestManyWaiters(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	c := dial(t, server.Addrs(), nil)
-	held := take(t, c, request("many"))
-	const n = 4 * table.Nearby
-	type served struct {
-		i   int
-		g   driver.Grant
-		err error
-	}
-	order := make(chan served, n)
-	reqs := make([]driver.Request, n)
-	for i := range reqs {
-		reqs[i] = request("many")
-		line(t, c, reqs[i])
-		go func() {
-			g, err := await(t.Context(), c, reqs[i])
-			order <- served{i, g, err}
-		}()
-	}
-	gone := map[int]bool{0: true, 5: true, n - 2: true}
-	for i := range gone {
-		release(t, c, driver.Grant{Request: reqs[i]})
-	}
-	for i := range n {
-		if gone[i] {
-			continue // it is refused: an owner that was withdrawn comes to nothing
-		}
-		release(t, c, held)
-		s := <-order
-		for gone[s.i] {
-			s = <-order
-		}
-		if s.err != nil || s.i != i {
-			t.Fatalf("P8: %d was served, not %d (%v)", s.i, i, s.err)
-		}
-		held = s.g
-	}
-}
-
 // messages asks a member how many requests it has got, and messages by streams.
 func messages(t testing.TB, addr string) (n int) {
 	t.Helper()
 	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if count, ok := strings.CutPrefix(lines.Text(), "grpc_server_msg_received_total{"); ok {
 			f, err := strconv.ParseFloat(count[strings.LastIndexByte(count, ' ')+1:], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			n += int(f)
 		}
 	}
@@ -156,167 +110,58 @@ func messages(t testing.TB, addr string) (n int) {
 	return n
 }
 
-// queueOf is many waiters for one name that is held.
-type queueOf struct {
-	testing.TB
-	c       *client
-	hold    driver.Grant
-	granted chan driver.Grant
-	stop    context.CancelFunc
-	waiting sync.WaitGroup
-}
-
-// newQueueOf takes the name and puts so many in the queue behind it. Polls are rare,
-// so that what is asked is asked for a hand-off.
-func newQueueOf(t testing.TB, addrs string, waiters int) *queueOf {
-	t.Helper()
-	c, err := connect(t.Context(), dialClient(t, addrs), true, &Options{Poll: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	w := &queueOf{TB: t, c: c, granted: make(chan driver.Grant, waiters), stop: stop}
-	if w.hold, err = c.Try(ctx, request("queue")); err != nil {
-		t.Fatal(err)
-	}
-	lined, asks := make(chan struct{}, waiters), make(chan struct{}, 32) // no more at a time
-	for range waiters {
-		w.waiting.Go(func() {
-			req := request("queue")
-			asks <- struct{}{}
-			g, err := c.Enqueue(ctx, req)
-			<-asks
-			lined <- struct{}{}
-			if errors.Is(err, driver.ErrHeld) {
-				g, err = await(ctx, c, req)
-			}
-			if err == nil {
-				w.granted <- g
-			} else if ctx.Err() == nil {
-				t.Error(err)
-			}
-		})
-	}
-	for range waiters {
-		<-lined
-	}
-	for ready := false; !ready && !t.Failed(); { // all of them listen
-		c.mu.Lock()
-		n := 0
-		for r := range c.records.all() {
-			if p := r.place; p != nil && p.waits != nil && p.waits.listens() {
-				n++
-			}
-		}
-		ready = n == waiters
-		c.mu.Unlock()
-		time.Sleep(time.Millisecond) // then look again
-	}
-	return w
-}
-
-// pass releases the name and waits for whoever has it then.
-func (w *queueOf) pass() {
-	w.Helper()
-	if err := w.c.Release(w.Context(), []driver.Grant{w.hold})[0]; err != nil {
-		w.Fatal(err)
-	}
-	select {
-	case w.hold = <-w.granted:
-	case <-time.After(time.Minute):
-		w.Fatal("P7: nobody was granted a free name")
-	}
-}
-
-func (w *queueOf) end() {
-	w.stop()
-	w.waiting.Wait()
-	w.c.Close()
-}
-
 // listens reports whether all that it follows has begun.
 func (v *waitCall) listens() bool {
 	return v.fs[0] != nil && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && !f.begun })
 }
 
-// TestHandOverCost: a hand-off takes a few messages, however many wait.
+// TestHandOverCost: a hand-off takes a few messages, however many wait. Polls are rare, so that what is asked is
+// asked for a hand-off.
 func TestHandOverCost(t *testing.T) {
-	const atMost = 8 // of each: delete, look, watch and its end; and the keepalives of the waiters
+	const atMost, turns = 8, 10 // of each: delete, look, watch and its end; and the keepalives of the waiters
 	for _, waiters := range []int{16, 256} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
 			server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: 5 * time.Second})
-			w := newQueueOf(t, server.Addrs(), waiters)
-			defer w.end()
-			const turns = 10
+			c, err := connect(t.Context(), dialClient(t, server.Addrs()), true, &Options{Poll: time.Minute})
+			must(t, err)
+			defer c.Close()
+			ctx, stop := context.WithCancel(t.Context())
+			var waiting sync.WaitGroup
+			defer waiting.Wait()
+			defer stop()
+			hold, granted := take(t, c, request("queue")), make(chan driver.Grant, waiters)
+			for range waiters {
+				req := request("queue")
+				line(t, c, req)
+				waiting.Go(func() {
+					if g, err := await(ctx, c, req); err == nil {
+						granted <- g
+					} else if ctx.Err() == nil {
+						t.Error(err)
+					}
+				})
+			}
+			for n := 0; n < waiters; time.Sleep(time.Millisecond) { // until all of them listen
+				n = 0
+				c.mu.Lock()
+				for r := range c.records.all() {
+					if p := r.place; p != nil && p.waits != nil && p.waits.listens() {
+						n++
+					}
+				}
+				c.mu.Unlock()
+			}
 			before := messages(t, server.Addrs())
 			for range turns {
-				w.pass()
+				release(t, c, hold)
+				hold = <-granted
 			}
-			if n := messages(t, server.Addrs()) - before; n > turns*atMost {
+			n := messages(t, server.Addrs()) - before
+			t.Logf("%d hand-offs took %d messages", turns, n)
+			if n > turns*atMost {
 				t.Errorf("P8: %d hand-offs among %d took %d messages, at most %d are in order", turns, waiters, n, turns*atMost)
-			} else {
-				t.Logf("%d hand-offs took %d messages", turns, n)
 			}
 		})
-	}
-}
-
-// TestFarBehind: who takes a place learns how many are before it, so that it confirms the
-// place less often where they are many.
-func TestFarBehind(t *testing.T) {
-	for _, waiters := range []int{2, driver.FarBehind + 2} {
-		server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: 5 * time.Second})
-		w := newQueueOf(t, server.Addrs(), waiters)
-		c, req := dial(t, server.Addrs(), nil), request("queue")
-		for _, again := range []string{"a place", "its confirmation"} {
-			_, err := c.Enqueue(t.Context(), req)
-			var held *driver.HeldError
-			if !errors.As(err, &held) || held.Ahead != waiters+1 {
-				t.Errorf("behind %d others, %s: %+v, %v", waiters+1, again, held, err)
-			}
-		}
-		w.end()
-	}
-}
-
-// TestHolderOfACrowd: who is refused at once is told who holds the name, however many
-// wait: both by a client that has asked for nothing yet and by one that has.
-func TestHolderOfACrowd(t *testing.T) {
-	const crowd = 40
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	holder, waiters, other := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil)
-	for _, c := range []*client{holder, waiters, other} {
-		t.Cleanup(func() { c.Close() })
-	}
-	req := request("crowd")
-	req.Note = "the holder"
-	g := take(t, holder, req)
-	for range crowd {
-		r := request("crowd")
-		r.Note = "a waiter"
-		line(t, waiters, r)
-	}
-	try := func(when string) *driver.HeldError {
-		t.Helper()
-		_, err := other.Try(t.Context(), request("crowd"))
-		var held *driver.HeldError
-		if !errors.As(err, &held) {
-			t.Fatalf("P1: Try of a held name, %s: %v", when, err)
-		}
-		return held
-	}
-	check := func(when string) {
-		t.Helper()
-		if held := try(when); held.Note != "the holder" || held.Token != g.Token {
-			t.Errorf("%s: a Try is told %+v; token %d holds the name", when, held, g.Token)
-		}
-	}
-	check("at first")
-	take(t, other, request("another"))
-	check("later")
-	release(t, holder, g)
-	if held := try("after a release"); held.Note != "a waiter" || held.Token <= g.Token {
-		t.Errorf("after a release: a Try is told %+v", held)
 	}
 }
 
@@ -347,9 +192,7 @@ func TestDeadCrowd(t *testing.T) {
 	}
 	killed := time.Now()
 	release(t, c, held)
-	if err := <-granted; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-granted)
 	wg.Wait()
 	delay := time.Since(killed)
 	t.Logf("granted %v after they were killed", delay)

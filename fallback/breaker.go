@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // State is what the breaker thinks of the first store.
@@ -71,7 +72,7 @@ func isAnswer(err error) bool {
 
 // ask calls f with the first driver, whatever the breaker's state, and returns what f does: an error for each
 // grant. The store has answered if one of them is an answer.
-func (d *Driver) ask(grants []driver.Grant, f func(driver.Forward) []error) []error {
+func (d *Driver) ask(grants []driver.Grant, f func(wrap.Forward) []error) []error {
 	first := d.firstNow()
 	if first == nil {
 		return slices.Repeat([]error{d.silence()}, len(grants))
@@ -83,7 +84,7 @@ func (d *Driver) ask(grants []driver.Grant, f func(driver.Forward) []error) []er
 	d.underway++
 	d.last = grants[0].Request
 	d.mu.Unlock()
-	errs := f(driver.Forward{Driver: first})
+	errs := f(wrap.Forward{Driver: first})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.underway--

@@ -18,5 +18,5 @@
 // When the first store answers again, it grants a name only if the name is free in the second.
 //
 // Clients that see different stores do not exclude each other (P1): Caps.Guarantees and
-// docs/degrading.md say when that happens.
+// docs/choose.md say when that happens.
 package fallback

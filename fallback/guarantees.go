@@ -1,13 +1,15 @@
 package fallback
 
-import "github.com/holdfastlock/holdfast/driver"
+import (
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+	"github.com/holdfastlock/holdfast/internal/wrap"
+)
 
 // meet returns what two stores can both do.
 func meet(a, b driver.Caps, store string) driver.Caps {
 	c := driver.Caps{
-		Store: store,
-		// A silent store delays no renewals in the other (OpShard). Renewals and polls tell losses and changes.
-		Ops:     a.Ops&(driver.OpQueue|driver.OpInspect|driver.OpBreak|driver.OpDowngrade&b.Ops) | driver.OpShard,
+		Store:   store,
 		Shared:  a.Shared && b.Shared,
 		Slots:   a.Slots && b.Slots,
 		NoNotes: a.NoNotes || b.NoNotes,
@@ -55,4 +57,31 @@ var apart = map[driver.Fault]string{
 	driver.Failover:     "as after a pause, if it takes longer than Options.Silence",
 	driver.StoreWiped:   "as after a pause, if the store is away for longer than Options.Silence",
 	driver.DiskFull:     "as after a pause, if the first store cannot even withdraw a request, so that probes fail",
+}
+
+// Lacks tells driver.As what the stores cannot do together: see package wrap. While the first cannot be opened,
+// it is taken for one that can do what the second can. Shards keep a silent store from delaying renewals in the
+// other; losses and changes are told by renewals and polls.
+func (d *Driver) Lacks(ability any) bool {
+	first := d.firstNow()
+	if first == nil {
+		first = d.second
+	}
+	inner := wrap.Forward{Driver: first}
+	switch ability.(type) {
+	case *vote.Voter, *vote.Raiser: // it is no node of a quorum
+		return true
+	case *driver.Notifier, *driver.Watcher, *driver.Waker, *driver.ContentionHinter:
+		return d.second != nil || inner.Lacks(ability)
+	case *driver.Sharder:
+		return d.second == nil && inner.Lacks(ability)
+	case *driver.Downgrader:
+		return inner.Lacks(ability) || d.second != nil && lacks[driver.Downgrader](d.second)
+	}
+	return inner.Lacks(ability)
+}
+
+func lacks[T any](d driver.Driver) bool {
+	_, ok := driver.As[T](d)
+	return !ok
 }

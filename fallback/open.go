@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // Options configure a Driver. The zero value means the defaults.
@@ -65,11 +66,11 @@ type Driver struct {
 	holds map[string]driver.Grant // by owner: what the second store has granted, or may have
 }
 
-type forward = driver.Forward
+type forward = wrap.Forward
 
 // New returns a driver that keeps locks in first and, while that is silent, in second. If second is
 // nil it refuses locks while first is silent. It does no I/O. Nil options mean the defaults. Close
-// of the driver closes both. The second driver must support driver.OpInspect.
+// of the driver closes both. The second driver must be a driver.Operator.
 func New(first, second driver.Driver, o *Options) (*Driver, error) {
 	if first == nil {
 		return nil, errors.New("fallback: the first driver is nil")
@@ -100,7 +101,7 @@ func prepare(second driver.Driver, o *Options) (*Driver, error) {
 		return nil, fmt.Errorf("fallback: option Silence is %v: at least 10ms is needed", o.Silence)
 	case d.opts.Probe < time.Millisecond:
 		return nil, fmt.Errorf("fallback: option Probe is %v: at least 1ms is needed", o.Probe)
-	case second != nil && !second.Caps().Ops.Has(driver.OpInspect):
+	case second != nil && lacks[driver.Operator](second):
 		return nil, fmt.Errorf("fallback: the second store cannot tell who holds its locks: %w", driver.ErrUnsupported)
 	}
 	d.life, d.die = context.WithCancel(context.Background())
@@ -113,7 +114,6 @@ func (d *Driver) join(first driver.Driver, store string) error {
 	d.first, d.caps = first, first.Caps()
 	if d.second == nil {
 		d.forward = forward{Driver: first}
-		d.caps.Ops &^= driver.OpVote | driver.OpRaise // it is no node of a quorum
 		return nil
 	}
 	second := d.second.Caps()
@@ -186,9 +186,11 @@ func (d *Driver) reach(ctx context.Context) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	need := d.caps
-	need.Ops &^= driver.OpShard
-	if missing := first.Caps().Missing(need); len(missing) > 0 {
+	missing := first.Caps().Missing(d.caps)
+	if !d.Lacks((*driver.Queuer)(nil)) && lacks[driver.Queuer](first) {
+		missing = append(missing, "a queue")
+	}
+	if len(missing) > 0 {
 		return nil, errors.Join(fmt.Errorf("the first store, which could be opened only now, lacks %s",
 			strings.Join(missing, ", ")), first.Close())
 	}

@@ -6,23 +6,24 @@ import (
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // shown returns the stores to show holds of: the second while somebody may use it, then the first unless it
 // is silent.
-func (d *Driver) shown() (stores []driver.Forward) {
+func (d *Driver) shown() (stores []wrap.Forward) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mixed {
-		stores = append(stores, driver.Forward{Driver: d.second})
+		stores = append(stores, wrap.Forward{Driver: d.second})
 	}
 	if !d.open {
-		stores = append(stores, driver.Forward{Driver: d.first})
+		stores = append(stores, wrap.Forward{Driver: d.first})
 	}
 	return stores
 }
 
-// Inspect implements driver.Inspector. It shows the store that is in use for the name.
+// Inspect implements driver.Operator. It shows the store that is in use for the name.
 func (d *Driver) Inspect(ctx context.Context, name string) (info driver.Info, err error) {
 	err = d.silence()
 	for _, store := range d.shown() {
@@ -35,7 +36,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (info driver.Info, er
 }
 
 // hide hides the tokens of the second store: Break would look for them in the first (P4).
-func (d *Driver) hide(store driver.Forward, info driver.Info) driver.Info {
+func (d *Driver) hide(store wrap.Forward, info driver.Info) driver.Info {
 	if store.Driver == d.second {
 		info.Holders = slices.Clone(info.Holders)
 		for i := range info.Holders {
@@ -45,7 +46,7 @@ func (d *Driver) hide(store driver.Forward, info driver.Info) driver.Info {
 	return info
 }
 
-// List implements driver.Inspector. A name that is in use in both stores is shown twice.
+// List implements driver.Operator. A name that is in use in both stores is shown twice.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		stores := d.shown()
@@ -62,10 +63,10 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	}
 }
 
-// Break implements driver.Breaker. It breaks holds of the first store, whose tokens are shown.
+// Break implements driver.Operator. It breaks holds of the first store, whose tokens are shown.
 func (d *Driver) Break(ctx context.Context, name string, token driver.Token) error {
 	if d.Status().State == StateOpen {
 		return d.silence()
 	}
-	return driver.Forward{Driver: d.firstNow()}.Break(ctx, name, token)
+	return wrap.Forward{Driver: d.firstNow()}.Break(ctx, name, token)
 }

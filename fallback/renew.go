@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // split calls f for each grant that the second store has, as that store knows it. It returns the other grants,
@@ -40,7 +41,7 @@ func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		return out
 	}
 	var renewals []driver.Renewal
-	errs := d.ask(first, func(store driver.Forward) (errs []error) {
+	errs := d.ask(first, func(store wrap.Forward) (errs []error) {
 		renewals = store.Renew(ctx, first)
 		for _, r := range renewals {
 			errs = append(errs, r.Err)
@@ -66,7 +67,7 @@ func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
 		}
 	})
 	if len(first) > 0 {
-		for i, err := range d.ask(first, func(store driver.Forward) []error { return store.Release(ctx, first) }) {
+		for i, err := range d.ask(first, func(store wrap.Forward) []error { return store.Release(ctx, first) }) {
 			out[at[i]] = err
 		}
 	}
@@ -76,12 +77,12 @@ func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
 // Downgrade implements driver.Downgrader.
 func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (down driver.Grant, err error) {
 	first, _ := d.split([]driver.Grant{g}, func(_ int, g driver.Grant) {
-		if down, err = (driver.Forward{Driver: d.second}).Downgrade(ctx, g); err == nil {
+		if down, err = (wrap.Forward{Driver: d.second}).Downgrade(ctx, g); err == nil {
 			down = d.hold(down)
 		}
 	})
 	if len(first) > 0 {
-		err = d.ask(first, func(store driver.Forward) []error {
+		err = d.ask(first, func(store wrap.Forward) []error {
 			down, err = store.Downgrade(ctx, g)
 			return []error{err}
 		})[0]
@@ -93,7 +94,7 @@ func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (down driver.Gra
 // themselves, so that a silent store delays no renewals in the other.
 func (d *Driver) Shard(r driver.Request) string {
 	if d.inSecond(r.Owner) {
-		return "second/" + driver.Forward{Driver: d.second}.Shard(r)
+		return "second/" + wrap.Forward{Driver: d.second}.Shard(r)
 	}
-	return "first/" + driver.Forward{Driver: d.firstNow()}.Shard(r)
+	return "first/" + wrap.Forward{Driver: d.firstNow()}.Shard(r)
 }

@@ -7,22 +7,23 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // Try implements driver.Driver.
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	return d.take(ctx, r, driver.Forward.Try)
+	return d.take(ctx, r, wrap.Forward.Try)
 }
 
 // Enqueue implements driver.Queuer. The queue is that of the first store: waiters for a name in the second
 // try again.
 func (d *Driver) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	return d.take(ctx, r, driver.Forward.Enqueue)
+	return d.take(ctx, r, wrap.Forward.Enqueue)
 }
 
 // take asks the store that is in use for the name: the first by ask, the second by Try.
 func (d *Driver) take(
-	ctx context.Context, r driver.Request, ask func(driver.Forward, context.Context, driver.Request) (driver.Grant, error),
+	ctx context.Context, r driver.Request, ask func(wrap.Forward, context.Context, driver.Request) (driver.Grant, error),
 ) (grant driver.Grant, err error) {
 	toSecond, err := d.route(ctx, r)
 	switch {
@@ -37,7 +38,7 @@ func (d *Driver) take(
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(epoch, cancel)()
-	err = d.ask([]driver.Grant{{Request: r}}, func(at driver.Forward) []error {
+	err = d.ask([]driver.Grant{{Request: r}}, func(at wrap.Forward) []error {
 		grant, err = ask(at, asking, r)
 		return []error{err}
 	})[0]
@@ -85,7 +86,7 @@ const lookWithin = 2 * time.Second
 func (d *Driver) heldInSecond(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	info, err := driver.Forward{Driver: d.second}.Inspect(ctx, name)
+	info, err := wrap.Forward{Driver: d.second}.Inspect(ctx, name)
 	held := &driver.HeldError{Name: name, ExpiresIn: info.ClosedFor}
 	for i, h := range info.Holders {
 		if i == 0 || h.Expires < held.ExpiresIn {
@@ -118,7 +119,7 @@ func (d *Driver) secondIsEmpty() bool {
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(d.life, lookWithin)
 	defer cancel()
-	for info, err := range (driver.Forward{Driver: d.second}).List(ctx, "") {
+	for info, err := range (wrap.Forward{Driver: d.second}).List(ctx, "") {
 		empty = empty && err == nil && info.Idle()
 	}
 	return empty
@@ -173,7 +174,7 @@ func (d *Driver) Wait(ctx context.Context, r driver.Request) (driver.Grant, erro
 		return driver.Grant{}, d.silence()
 	}
 	if !mixed {
-		g, err := driver.Forward{Driver: first}.Wait(ctx, r)
+		g, err := wrap.Forward{Driver: first}.Wait(ctx, r)
 		g.Valid = min(g.Valid, 2*d.caps.PollInterval()) // a claim: the store may have longer polls
 		return g, err
 	}

@@ -60,7 +60,7 @@ func (w *world) holders(s *memlock.Store, name string, want int) {
 	w.Helper()
 	d := s.Client()
 	defer d.Close()
-	info, err := d.(driver.Inspector).Inspect(w.ctx, name)
+	info, err := d.(driver.Operator).Inspect(w.ctx, name)
 	if err != nil || len(info.Holders) != want || want == 0 && !info.Idle() {
 		w.Errorf("the store has %+v (%v), not %d holders", info, err, want)
 	}

@@ -1,7 +1,6 @@
 package fence_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -35,38 +34,6 @@ func ExampleGate() {
 	// <nil>
 	// stale fencing token: exclusive token 1 is below 2, which has used the resource since
 	// stock: 3
-}
-
-func ExampleGates() {
-	gates := fence.Gates{Retain: 0} // keep every mark for ever
-	fmt.Println(gates.Admit("orders/42", 7, driver.Exclusive))
-	fmt.Println(gates.Admit("orders/43", 6, driver.Exclusive))
-	fmt.Println(gates.Admit("orders/42", 6, driver.Exclusive))
-	// Output:
-	// <nil>
-	// <nil>
-	// stale fencing token: exclusive token 6 of "orders/42" is below 7, which has used the resource since
-}
-
-func ExampleStaleError() {
-	var gates fence.Gates
-	_ = gates.Admit("orders/42", 9, driver.Exclusive)
-
-	err := gates.Admit("orders/42", 8, driver.Shared)
-	if stale, ok := errors.AsType[*fence.StaleError](err); ok {
-		fmt.Println(stale.Resource, stale.Mode, stale.Token, stale.Mark)
-	}
-	fmt.Println(errors.Is(err, fence.ErrStale))
-	// Output:
-	// orders/42 shared 8 9
-	// true
-}
-
-// The statement that creates the table of marks belongs among the migrations.
-func ExampleDialect_Schema() {
-	fmt.Println(fence.SQLite.Schema())
-	// Output:
-	// CREATE TABLE IF NOT EXISTS holdfast_fence (resource TEXT NOT NULL PRIMARY KEY, exclusive_mark BIGINT NOT NULL DEFAULT 0, shared_mark BIGINT NOT NULL DEFAULT 0)
 }
 
 // A row that holds its own marks, guarded by the UPDATE that changes it.

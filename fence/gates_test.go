@@ -80,15 +80,38 @@ func TestGatesRetain(t *testing.T) {
 	})
 }
 
-func TestGatesKeepForEver(t *testing.T) {
+// TestGatesKeepABusyGate: work that takes many times as long as Retain keeps its gate. Other work waits for it, and
+// its token is compared with the mark.
+func TestGatesKeepABusyGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g Gates
-		if err := g.Admit("a", 5, exclusive); err != nil {
-			t.Fatal(err)
+		g := &Gates{Retain: time.Hour}
+		stale := func(when string) {
+			t.Helper()
+			if err := g.Admit("x", 7, exclusive); !errors.Is(err, ErrStale) {
+				t.Errorf("%s: the older token: %v", when, err)
+			}
 		}
-		time.Sleep(10 * 365 * 24 * time.Hour)
-		if err := g.Admit("a", 4, exclusive); !errors.Is(err, ErrStale) {
-			t.Errorf("a mark was forgotten: %v", err)
+		err := g.Do("x", 8, exclusive, func() error {
+			before := g.gate("x")
+			for range 10 {
+				time.Sleep(time.Hour)
+				if err := g.Admit("another", 1, exclusive); err != nil {
+					t.Error(err)
+				}
+			}
+			if g.gate("x") != before {
+				t.Error("there is a second gate, for which other work need not wait")
+			}
+			stale("during the work")
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		stale("an hour after the work")
+		if len(g.busy) != 0 {
+			t.Errorf("%d gates seem to be busy", len(g.busy))
 		}
 	})
 }

@@ -114,8 +114,8 @@ func (d Dialect) Admit(ctx context.Context, tx Tx, resource string, token driver
 	if !d.known() {
 		return d.unknown()
 	}
-	// Suppose that there were no transaction. Then the token would be adopted at once, a
-	// newer holder would not wait for the work, and refused work would not be rolled back.
+	// Without a transaction the token would be adopted at once, a newer holder would not wait for the
+	// work, and refused work would not be rolled back.
 	if err := sqltx.Check(ctx, tx, d == SQLite); err != nil {
 		return fmt.Errorf("fence: the guard needs the transaction that does the work, and %w", err)
 	}

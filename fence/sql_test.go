@@ -38,20 +38,6 @@ func TestAdmitRefusesBeforeIO(t *testing.T) {
 	}
 }
 
-func TestUnknownDialect(t *testing.T) {
-	for _, d := range []Dialect{0, 4, 255} {
-		if err := d.Admit(t.Context(), noTx{t}, "a", 1, exclusive); err == nil || errors.Is(err, ErrStale) {
-			t.Errorf("Admit of dialect %d: %v", d, err)
-		}
-		if p, err := d.Predicate(1, exclusive, 1); err == nil || p.Set != "" || p.Where != "" {
-			t.Errorf("Predicate of dialect %d: %+v, %v", d, p, err)
-		}
-		if d.Schema() != "" || d.String() != "unknown dialect" {
-			t.Errorf("dialect %d has schema %q and name %q", d, d.Schema(), d)
-		}
-	}
-}
-
 // TestPredicatePlaceholders counts them: each piece has one, in PostgreSQL the
 // same for both.
 func TestPredicatePlaceholders(t *testing.T) {

@@ -27,7 +27,7 @@ type taken struct {
 }
 
 func init() {
-	childModes["history"] = func(dir string) error { return inCrowd(dir, takeAtRandom) }
+	parts["history"] = part(func(dir string) error { return inCrowd(dir, takeAtRandom) })
 }
 
 // inCrowd is a child that does something with a name.
@@ -101,14 +101,14 @@ func takeAtRandom(_ string, c *holdfast.Client, args string) (holds []taken, err
 const crowd = 64
 
 // gather starts as many processes in a mode as are asked for and waits until all are ready.
-func gather(t *testing.T, n int, mode, dir string) []*child {
+func gather(t *testing.T, n int, mode, dir string) []*testserver.Child {
 	t.Helper()
-	children := make([]*child, n)
+	children := make([]*testserver.Child, n)
 	for i := range children {
-		children[i] = spawn(t, mode, dir, nil)
+		children[i] = testserver.StartChild(t, mode, dir)
 	}
 	for _, c := range children {
-		c.expect("ready")
+		c.Expect("ready")
 	}
 	return children
 }
@@ -143,27 +143,25 @@ func TestCrowdedHistories(t *testing.T) {
 	length := testserver.Long(2*time.Second, 10*time.Second)
 	children := gather(t, n, "history", dir)
 	for _, c := range children {
-		c.tell("%v", length)
+		c.Tell("%v", length)
 	}
 	const killed = 3
 	for i, end := 0, time.Now().Add(length); time.Now().Before(end); i++ {
 		c := children[i%n]
 		switch {
 		case i < killed:
-			c.kill()
+			c.Kill()
 		case i%n >= killed:
-			c.signal(syscall.SIGSTOP)
+			c.Signal(syscall.SIGSTOP)
 			time.Sleep(stuckAfter + 50*time.Millisecond) // whatever it is doing
-			c.signal(syscall.SIGCONT)
+			c.Signal(syscall.SIGCONT)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	var holds []taken
 	for _, c := range children[killed:] {
 		var mine []taken
-		if err := json.Unmarshal([]byte(c.expect("holds")), &mine); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(c.Expect("holds")), &mine))
 		holds = append(holds, mine...)
 	}
 	t.Logf("%d holds of %d processes in %v", len(holds), n, length)
@@ -180,15 +178,15 @@ func TestKilledCrowd(t *testing.T) {
 	children := gather(t, 100, "obey", dir)
 	for i, c := range children {
 		if i == 0 {
-			c.ask("ok", "try x 1m 0s")
+			c.Ask("ok", "try x 1m 0s")
 		} else {
-			c.ask("held", "queue x")
+			c.Ask("held", "queue x")
 		}
 	}
 	c := attachTest(t, dir)
 	arrived := arrival(t, c, request("x"))
 	for _, c := range children {
-		c.signal(syscall.SIGKILL)
+		c.Signal(syscall.SIGKILL)
 	}
 	start := time.Now()
 	late := (<-arrived).Sub(start)
@@ -203,10 +201,39 @@ func TestKilledCrowd(t *testing.T) {
 func TestWhoIsWatched(t *testing.T) {
 	dir := t.TempDir()
 	c, holder, waiter := attachTest(t, dir), obeying(t, dir), obeying(t, dir)
-	holder.ask("ok", "try x 1m 0s")
-	waiter.ask("held", "queue x")
+	holder.Ask("ok", "try x 1m 0s")
+	waiter.Ask("held", "queue x")
 	waiting := granted(t, c, request("x"))
-	waiter.kill()
-	holder.kill()
+	waiter.Kill()
+	holder.Kill()
 	soon(t, "a waiter and the holder were killed", waiting)
+}
+
+// arrival queues and returns a channel that gets the time at which the hold
+// arrived. It returns when the place is taken.
+func arrival(t testing.TB, c *client, r driver.Request) <-chan time.Time {
+	t.Helper()
+	if _, err := c.Enqueue(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Enqueue: %v", err)
+	}
+	arrived := make(chan time.Time, 1)
+	go func() {
+		if _, err := waitFor(t.Context(), c, r); err == nil {
+			arrived <- time.Now()
+		}
+	}()
+	return arrived
+}
+
+// soon asserts that a waiter is granted its hold within three polls, which is the most that the dead may delay others.
+func soon(t testing.TB, what string, waiting <-chan error) {
+	t.Helper()
+	select {
+	case err := <-waiting:
+		if err != nil {
+			t.Errorf("P7: %s: the next in the queue did not get the name: %v", what, err)
+		}
+	case <-time.After(3 * poll):
+		t.Fatalf("P7: %s: nobody has told the next in the queue within %v", what, 3*poll)
+	}
 }

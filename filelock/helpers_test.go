@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,23 +16,22 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// The tests need real processes: the test's own program, started again as one
-// of childModes.
-const childEnv = "HOLDFAST_TEST_CHILD"
+// must ends the test at an error.
+var must = testserver.Must
 
-var childModes = map[string]func(dir string) error{"obey": obey}
+// The tests need real processes: the test's own program, started again to play one of these parts. Its argument is
+// the directory.
+var parts = map[string]func(args []string) error{"obey": part(obey)}
+
+func part(play func(dir string) error) func([]string) error {
+	return func(args []string) error { return play(args[0]) }
+}
 
 func TestMain(m *testing.M) {
-	mode, dir, _ := strings.Cut(os.Getenv(childEnv), ":")
-	if run := childModes[mode]; run != nil {
-		if err := run(dir); err != nil {
-			fmt.Println("failed:", err)
-			os.Exit(1)
-		}
-		return
-	}
+	testserver.Play(parts)
 	os.Exit(m.Run())
 }
 
@@ -41,9 +39,7 @@ func TestMain(m *testing.M) {
 func openTest(t testing.TB, dir string) *client {
 	t.Helper()
 	d, err := Open(context.Background(), Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d.(*client)
 }
@@ -52,9 +48,7 @@ func openTest(t testing.TB, dir string) *client {
 func attachTest(t testing.TB, dir string) *client {
 	t.Helper()
 	c := openTest(t, dir)
-	if err := c.attach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.attach(t.Context()))
 	c.cleaning.Wait()
 	return c
 }
@@ -73,9 +67,7 @@ func openFD(path string, flags int, perm uint32) (int, error) {
 func recordFile(t testing.TB, c *client, name string) *file {
 	t.Helper()
 	f, err := openRecord(c.store.place.Load().names, fileName(name), os.O_RDWR)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -137,90 +129,12 @@ func waitFor(ctx context.Context, c *client, r driver.Request) (driver.Grant, er
 	}
 }
 
-// child is another process with a client of its own.
-type child struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	out   *bufio.Reader
-}
-
-// spawn starts the test's program in a mode. Attributes may be nil.
-func spawn(t testing.TB, mode, dir string, attr *syscall.SysProcAttr) *child {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &child{t: t, cmd: exec.Command(self)}
-	c.cmd.SysProcAttr = attr
-	c.start(childEnv + "=" + mode + ":" + dir)
-	return c
-}
-
-// start starts the process with one more variable in its environment.
-func (c *child) start(env string) {
-	c.t.Helper()
-	c.cmd.Env = append(os.Environ(), env)
-	c.cmd.Stderr = os.Stderr
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		c.t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.out = bufio.NewReader(out)
-	if err := c.cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(c.kill)
-}
-
 // obeying starts a child that obeys commands.
-func obeying(t testing.TB, dir string) *child {
+func obeying(t testing.TB, dir string) *testserver.Child {
 	t.Helper()
-	c := spawn(t, "obey", dir, nil)
-	c.expect("ready")
+	c := testserver.StartChild(t, "obey", dir)
+	c.Expect("ready")
 	return c
-}
-
-// kill kills the process and waits until it is gone.
-func (c *child) kill() {
-	c.cmd.Process.Kill()
-	c.cmd.Process.Wait()
-}
-
-func (c *child) signal(s syscall.Signal) {
-	c.t.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// tell sends a command; expect reads its answer, which must begin with want.
-func (c *child) tell(format string, args ...any) {
-	c.t.Helper()
-	if _, err := fmt.Fprintf(c.stdin, format+"\n", args...); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *child) expect(want string) string {
-	c.t.Helper()
-	line, err := c.out.ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, want) {
-		c.t.Fatalf("the child said %q (%v), not %q", line, err, want)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, want))
-}
-
-// ask tells and expects.
-func (c *child) ask(want, format string, args ...any) string {
-	c.t.Helper()
-	c.tell(format, args...)
-	return c.expect(want)
 }
 
 // obey is a child that does what it is told, one command at a time:

@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-func init() { childModes["bound"] = bound }
+func init() { parts["bound"], parts["diskfull"] = part(bound), part(diskFull) }
 
 // TestOneDirectoryUnderTwoPaths: a directory that is mounted at a second path is one store, so All takes locks
 // in the same order by either path.
 func TestOneDirectoryUnderTwoPaths(t *testing.T) {
-	spawn(t, "bound", t.TempDir(), apart()).expect("fine")
+	startApart(t, "bound").Expect("fine")
 }
 
 // bound is a child that mounts a directory at a second path, with a space.
@@ -63,10 +64,6 @@ func bound(dir string) error {
 	}
 	fmt.Println("fine")
 	return nil
-}
-
-func init() {
-	childModes["diskfull"] = diskFull
 }
 
 // mounted mounts a small file system on dir, where this process alone sees it,
@@ -134,19 +131,23 @@ func diskFull(dir string) error {
 	return c.Close()
 }
 
-// apart are the attributes of a child that may mount: as root, or else as the
-// root of a user namespace.
-func apart() *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+// startApart starts a child that may mount: as root, or else as the root of a user namespace. It has a directory of
+// its own.
+func startApart(t *testing.T, part string) *testserver.Child {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
-		attr.Cloneflags |= syscall.CLONE_NEWUSER
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	return attr
+	return testserver.StartChildBy(t, cmd, part, t.TempDir())
 }
 
-func TestDiskFull(t *testing.T) { spawn(t, "diskfull", t.TempDir(), apart()).expect("fine") }
+func TestDiskFull(t *testing.T) { startApart(t, "diskfull").Expect("fine") }
 
 // TestTimeNamespace: a process whose clock is days ahead sees the same holds.
 func TestTimeNamespace(t *testing.T) {
@@ -157,30 +158,24 @@ func TestTimeNamespace(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
 	g, err := c.Try(t.Context(), request("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &child{t: t, cmd: exec.Command("unshare", "--map-root-user", "--time", "--boottime", "100000", "--fork", "--kill-child", self)}
+	must(t, err)
+	cmd := exec.Command("unshare", "--map-root-user", "--time", "--boottime", "100000", "--fork", "--kill-child", self)
 	if os.Getuid() == 0 {
-		p.cmd.Args = append(p.cmd.Args[:1], p.cmd.Args[2:]...)
+		cmd.Args = append(cmd.Args[:1], cmd.Args[2:]...)
 	}
-	p.start(childEnv + "=obey:" + dir)
-	p.expect("ready")
-	p.ask("held", "try x 1m 0s")
-	p.ask("ok", "try y 1m 0s")
-	p.ask("ok", "renew")
+	p := testserver.StartChildBy(t, cmd, "obey", dir)
+	p.Expect("ready")
+	p.Ask("held", "try x 1m 0s")
+	p.Ask("ok", "try y 1m 0s")
+	p.Ask("ok", "renew")
 	if _, err := c.Try(t.Context(), request("y")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: Try of a name held in another time namespace: %v", err)
 	}
-	p.ask("held", "queue x")
-	p.tell("wait")
-	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Fatal(err)
-	}
-	p.expect("ok")
-	p.ask("ok", "renew")
+	p.Ask("held", "queue x")
+	p.Tell("wait")
+	must(t, c.Release(t.Context(), []driver.Grant{g})[0])
+	p.Expect("ok")
+	p.Ask("ok", "renew")
 }

@@ -104,7 +104,6 @@ func newStore(dir string) (*store, error) {
 		attaching: make(chan struct{}, 1),
 		caps: driver.Caps{
 			Store:   "file://" + identity(dir),
-			Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: 10 * time.Millisecond, Poll: poll, TokenBlock: tokenBlock,
 			Guarantees: guarantees,

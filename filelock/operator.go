@@ -32,7 +32,7 @@ func (s *store) view(ctx context.Context) (p *place, done func(), err error) {
 	return nil, func() {}, nil
 }
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	leave, err := c.enter(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *client) inspect(ctx context.Context, p *place, file string) (driver.Inf
 	return st.Info(st.name, storeTime(c.clock.Now())), nil
 }
 
-// List implements driver.Inspector.
+// List implements driver.Operator.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		var files []string
@@ -119,7 +119,7 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	}
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	found := false // in any run of the operation
 	return c.do(ctx, name, func(t *operation) error {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
@@ -26,13 +25,13 @@ func encode(s *state) []byte {
 	return b
 }
 
-// full is a state with something of everything.
 // parsed is parseState.
 func parsed(text []byte) (*state, error) {
 	s := &state{}
 	return s, parseState(text, s, false)
 }
 
+// full is a state with something of everything.
 func full() *state {
 	a := driver.Request{
 		Name: "orders/42 \"é\"\u202e", Owner: "a", Mode: driver.Shared, TTL: time.Minute, LockDelay: 1, MinHold: 2, Unfair: true, Note: "one\x00 \u202e",
@@ -117,9 +116,7 @@ func FuzzFile(f *testing.F) {
 	}
 	defer closeFD(fd)
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if err := overwrite(path, content); err != nil {
-			t.Fatal(err)
-		}
+		must(t, overwrite(path, content))
 		r := &file{fd: fd, name: fileName("x"), path: path}
 		if err := r.load(newMemory(&store{})); err != nil {
 			return
@@ -140,22 +137,16 @@ func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
 	g, err := c.Try(t.Context(), request("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil { // so that there is an old text, too
 		t.Fatal(r.Err)
 	}
 	path := filepath.Join(dir, namesName, "x.lock")
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	check := func(what string, at int, bad []byte) {
 		t.Helper()
-		if err := overwrite(path, bad); err != nil {
-			t.Fatal(err)
-		}
+		must(t, overwrite(path, bad))
 		_, err := c.Try(t.Context(), request("x"))
 		if bytes.Equal(bad, whole) || errors.Is(err, driver.ErrHeld) {
 			return
@@ -185,9 +176,7 @@ func TestDamage(t *testing.T) {
 	if refused < 200 {
 		t.Errorf("only %d of %d spoiled bytes were noticed", refused, 2*len(whole))
 	}
-	if err := overwrite(path, whole); err != nil {
-		t.Fatal(err)
-	}
+	must(t, overwrite(path, whole))
 	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
 		t.Errorf("renewing with the record mended: %v", r.Err)
 	}
@@ -226,22 +215,6 @@ func TestCutShort(t *testing.T) {
 			reads(part, old, fmt.Sprintf("round %d, cut short after %d bytes", round, n))
 		}
 		reads(after, st, fmt.Sprintf("round %d, complete", round))
-	}
-}
-
-// TestOnePage: a record that fits into a page is written from one page of memory.
-func TestOnePage(t *testing.T) {
-	c := attachTest(t, t.TempDir())
-	f, m := &file{fd: -1}, newMemory(c.store)
-	for notes := range 200 {
-		st := &state{name: "x"}
-		for range notes {
-			st.Queue = append(st.Queue, record.Place{Request: request("x")})
-		}
-		f.store(st, m) // which fails, as there is no file
-		if at := uintptr(unsafe.Pointer(&m.out[0])); at%pageSize != 0 {
-			t.Fatalf("the memory of %d bytes to write from is at %#x", cap(m.out), at)
-		}
 	}
 }
 

@@ -17,13 +17,9 @@ import (
 func asIfStopped(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
-	if err := flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		t.Fatal(err)
-	}
+	must(t, flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 }
 
 // another returns a client of the directory that shares nothing with c, as that of another process.
@@ -100,9 +96,7 @@ func TestBootFileDeleted(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
 	g := takeIn(t, c, "x")
-	if err := os.Remove(filepath.Join(dir, bootFile(c.store.boot))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, bootFile(c.store.boot))))
 	other := another(t, c)
 	if info, err := other.Inspect(t.Context(), "x"); err != nil || len(info.Holders) != 1 || info.Holders[0].Token != g.Token {
 		t.Errorf("the holder with token %d is shown as %+v (%v)", g.Token, info, err)
@@ -125,9 +119,7 @@ func TestFilesCleanedAway(t *testing.T) {
 	}
 	for _, file := range append(files, below...) {
 		if info, err := os.Lstat(file); err == nil && !info.IsDir() {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(file))
 		}
 	}
 	takeIn(t, openTest(t, dir), "x")

@@ -47,19 +47,19 @@ func TestInspectLeavesNoTrace(t *testing.T) {
 	look("an empty directory", dir, "x", idle)
 
 	p := obeying(t, dir)
-	p.ask("ok", "try x 1m 0s")
+	p.Ask("ok", "try x 1m 0s")
 	look("a hold", dir, "x", func(i driver.Info) bool { return len(i.Holders) == 1 })
-	p.ask("ok", "try delayed 1m 1m")
-	p.ask("ok", "try expired 10ms 0s")
+	p.Ask("ok", "try delayed 1m 1m")
+	p.Ask("ok", "try expired 10ms 0s")
 	q := obeying(t, dir)
-	q.ask("held", "queue x")
+	q.Ask("held", "queue x")
 	look("a waiter", dir, "x", func(i driver.Info) bool { return len(i.Holders) == 1 && len(i.Waiters) == 1 })
 	time.Sleep(10 * time.Millisecond)
 	look("an expired hold", dir, "expired", idle)
-	p.kill()
+	p.Kill()
 	look("the hold of a killed client", dir, "x", func(i driver.Info) bool { return len(i.Holders) == 0 && len(i.Waiters) == 1 })
 	look("a lock-delay", dir, "delayed", func(i driver.Info) bool { return len(i.Holders) == 0 && i.ClosedFor > 0 })
-	q.kill()
+	q.Kill()
 	look("a killed waiter", dir, "x", idle)
 	reboot(t, dir)
 	look("another boot", dir, "delayed", func(i driver.Info) bool { return len(i.Holders) == 0 && i.ClosedFor > 0 })
@@ -83,13 +83,11 @@ func halfMove(t testing.TB, names *folder, name string) {
 func TestReboot(t *testing.T) {
 	dir := t.TempDir()
 	p := obeying(t, dir)
-	token := p.ask("ok", "try plain 1m 0s")
-	p.ask("ok", "try delayed 1m 400ms")
-	p.ask("ok", "try lasting 1m 0s 400ms")
-	p.ask("ok", "try torn 1m 0s")
-	if err := os.Truncate(filepath.Join(dir, namesName, "torn.lock"), 0); err != nil {
-		t.Fatal(err)
-	}
+	token := p.Ask("ok", "try plain 1m 0s")
+	p.Ask("ok", "try delayed 1m 400ms")
+	p.Ask("ok", "try lasting 1m 0s 400ms")
+	p.Ask("ok", "try torn 1m 0s")
+	must(t, os.Truncate(filepath.Join(dir, namesName, "torn.lock"), 0))
 	// A hold that the other boot closed for long, at an instant far ahead.
 	far := state{name: "far"}
 	far.Holds = full().Holds[2:]
@@ -105,7 +103,7 @@ func TestReboot(t *testing.T) {
 	if _, err := c.Inspect(t.Context(), "plain"); err == nil || !strings.Contains(err.Error(), "another boot") {
 		t.Fatalf("looking into a directory that a living client uses on another boot: %v", err)
 	}
-	p.kill()
+	p.Kill()
 	start := time.Now()
 	g, err := c.Try(t.Context(), request("plain"))
 	if err != nil {
@@ -139,16 +137,14 @@ func TestThiefDied(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
 	g, err := c.Try(t.Context(), request("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(dir, namesName, "x.lock")
 	halfMove(t, c.store.place.Load().names, "x")
 	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: Try of a held name whose record is being moved: %v", err)
 	}
-	// Suppose a thief has moved the record again before the first one's file is deleted: it
-	// would be the wrong one. So only those delete it who have the paths locked.
+	// A second thief may move the record before the first thief's file is deleted. So only who has the paths
+	// locked deletes a file.
 	if _, err := os.Stat(path + oldSuffix); err != nil {
 		t.Errorf("P1: what a record was moved from was deleted without the lock of the paths: %v", err)
 	}
@@ -211,9 +207,7 @@ func TestMoves(t *testing.T) {
 	cancel()
 	n := <-moved
 	st, err := names.readRecord(t.Context(), "x.lock", newMemory(c.store))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, g := range grants {
 		if st.Held(g.Owner) == nil {
 			t.Errorf("P1: hold %d was lost", i)

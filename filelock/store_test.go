@@ -17,9 +17,7 @@ import (
 
 func TestOpenRefuses(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(plain, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(plain, nil, 0o600))
 	for raw, want := range map[string]string{
 		"file://":                    "no absolute directory",
 		"file:locks":                 "no absolute directory",
@@ -33,9 +31,7 @@ func TestOpenRefuses(t *testing.T) {
 		"file://" + plain + "/below": "not a directory",
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d, err := driver.Open(t.Context(), u)
 		if err == nil {
 			d.Close()
@@ -55,20 +51,14 @@ func TestOneStoreByAnyPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "locks %")
 	u := &url.URL{Scheme: "file", Path: dir}
 	a, err := driver.Open(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer a.Close()
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("opening made the directory: %v", err)
 	}
-	if err := a.(*client).attach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.(*client).attach(t.Context()))
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(dir, link))
 	b := attachTest(t, link)
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory was made as %v, %v", info, err)
@@ -85,9 +75,7 @@ func TestOneStoreByAnyPath(t *testing.T) {
 func left(t testing.TB, dir string) []string {
 	names, err1 := filepath.Glob(filepath.Join(dir, namesName, "*"))
 	clients, err2 := filepath.Glob(filepath.Join(dir, clientsName, "*"))
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err1, err2))
 	return append(names, clients...)
 }
 
@@ -103,12 +91,8 @@ func TestNothingIsLeft(t *testing.T) {
 	if n := len(left(t, dir)); n != 20+2 {
 		t.Errorf("%d files while two clients are open and 20 names idle", n)
 	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, a.Close())
+	must(t, b.Close())
 	if files := left(t, dir); len(files) != 0 {
 		t.Errorf("P9: files are left: %q", files)
 	}
@@ -126,9 +110,7 @@ func TestIdleRecordsAreDeleted(t *testing.T) {
 		free(t, c, name, "a new name")
 	}
 	g, err := c.Try(t.Context(), request("b"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	long := storeTime(c.clock.Now()).Add(idleFor) // since all were used, but for c
 	time.Sleep(time.Millisecond)
 	free(t, c, "c", "it is idle")
@@ -138,9 +120,7 @@ func TestIdleRecordsAreDeleted(t *testing.T) {
 			t.Errorf("P9: the record of %s: %v", name, err)
 		}
 	}
-	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Error(err)
-	}
+	must(t, c.Release(t.Context(), []driver.Grant{g})[0])
 	free(t, c, "a", "its record was deleted")
 }
 
@@ -149,10 +129,10 @@ func TestTheDeadAreCleanedUp(t *testing.T) {
 	dir := t.TempDir()
 	p := obeying(t, dir)
 	for i := range 5 {
-		p.ask("ok", "try x%d 1m 0s", i)
+		p.Ask("ok", "try x%d 1m 0s", i)
 	}
-	p.ask("ok", "try y 1m 1m")
-	p.kill()
+	p.Ask("ok", "try y 1m 1m")
+	p.Kill()
 	c := attachTest(t, dir)
 	files := left(t, dir)
 	if len(files) != 2 || filepath.Base(files[0]) != "y.lock" || filepath.Base(files[1]) != c.id {
@@ -189,25 +169,4 @@ func bootOf(t testing.TB) string {
 	id, err := bootID()
 	must(t, err)
 	return id
-}
-
-// TestCollectedGrantIsContended: whoever collects a hold learns that others wait, though it does not read
-// their places.
-func TestCollectedGrantIsContended(t *testing.T) {
-	c := openTest(t, t.TempDir())
-	g, err := c.Try(t.Context(), request("x"))
-	must(t, err)
-	for _, contended := range []bool{true, false} {
-		r := request("x")
-		c.Enqueue(t.Context(), r)
-		other := request("x")
-		if contended {
-			c.Enqueue(t.Context(), other)
-		}
-		must(t, c.Release(t.Context(), []driver.Grant{g})[0])
-		if g, err = c.Wait(t.Context(), r); err != nil || g.Contended != contended || !g.Claim {
-			t.Errorf("P8: the grant is %+v, %v; others wait: %v", g, err, contended)
-		}
-		must(t, c.Release(t.Context(), []driver.Grant{{Request: other}})[0])
-	}
 }

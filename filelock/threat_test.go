@@ -23,20 +23,8 @@ import (
 // write makes a file, and the directories above it.
 func write(t testing.TB, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must ends the test at an error.
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // snapshot describes all that is below a directory.
@@ -114,7 +102,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 func TestNothingForeignIsDeleted(t *testing.T) {
 	dir := t.TempDir()
 	p := obeying(t, dir)
-	p.ask("ok", "try x 1m 0s")
+	p.Ask("ok", "try x 1m 0s")
 	foreign := t.TempDir()
 	for _, name := range []string{
 		"people.csv", "7-8-9.tmp", namesName + "/people.csv", namesName + "/composer.lock", namesName + "/x.lock.old", namesName + "/1-2-3.tmp",
@@ -134,7 +122,7 @@ func TestNothingForeignIsDeleted(t *testing.T) {
 			}
 		}
 	}
-	p.kill()
+	p.Kill()
 	c := attachTest(t, dir)
 	check("after a crash")
 	free(t, c, "x", "its holder was killed")
@@ -288,7 +276,7 @@ func TestReplacedDirectory(t *testing.T) {
 		t.Errorf("P1: Try in a directory that was moved away: %v", err)
 	}
 	p := obeying(t, dir)
-	p.ask("ok", "try x 1m 0s")
+	p.Ask("ok", "try x 1m 0s")
 	if _, err := old.Try(t.Context(), request("x")); !errors.Is(err, errReplaced) {
 		t.Errorf("P1: Try in a directory that was replaced: %v", err)
 	}

@@ -93,9 +93,9 @@ func TestTokensAfterAReboot(t *testing.T) {
 	then += int64(time.Hour) // as if the wall clock was set back by an hour since
 	must(t, os.WriteFile(path, []byte(bootText(then)), 0o600))
 	p := obeying(t, dir)
-	token, err := strconv.ParseInt(p.ask("ok", "block x"), 10, 64)
+	token, err := strconv.ParseInt(p.Ask("ok", "block x"), 10, 64)
 	must(t, err)
-	p.kill()
+	p.Kill()
 	reboot(t, dir)
 	g, err := openAt(t, dir, &handClock{driver.HostClock.Now()}).Try(t.Context(), request("x"))
 	if err != nil || g.Token < driver.Token(token+tokenBlock) {

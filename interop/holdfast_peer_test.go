@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfastlock/holdfast"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+	_ "github.com/holdfastlock/holdfast/redislock"
 )
 
 // holdfastPeer is Holdfast as a peer: this program, started again.

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/election"
+	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/redisson"
-	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 	"github.com/holdfastlock/holdfast/zklock"
 )
 
@@ -186,7 +186,7 @@ func (s *holdfastService) counted() (*redisson.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := rueidisconn.Dial(u)
+	conn, err := redislock.Dial(context.Background(), u)
 	if err != nil {
 		return nil, err
 	}

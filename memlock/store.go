@@ -78,9 +78,7 @@ func NewStore(o *Options) *Store {
 		clients: map[*client]struct{}{},
 		watches: map[string]map[chan struct{}]struct{}{},
 		caps: driver.Caps{
-			Store: fmt.Sprintf("mem:%s#%d", process, stores.Add(1)),
-			Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
-				driver.OpWatch | driver.OpRaise,
+			Store:   fmt.Sprintf("mem:%s#%d", process, stores.Add(1)),
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: time.Millisecond, Poll: o.Poll, TokenBlock: o.TokenBlock,
 			Guarantees: guarantees,

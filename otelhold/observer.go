@@ -2,25 +2,71 @@ package otelhold
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"go.opentelemetry.io/otel"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// observer measures one client.
+// observer measures one client. Its instruments are those of the table in doc.go.
 type observer struct {
-	*instruments
+	acquireDuration, holdDuration, renewDuration, releaseDuration                 metric.Float64Histogram
+	acquireActive, holdActive                                                     metric.Int64UpDownCounter
+	holdLost, holdInDoubt, holdRecovered, holdExpiring, renewHolds, eventsDropped metric.Int64Counter
+
 	tracer trace.Tracer
 	class  func(string) string
-	sets   *sets
+	sets   sets
 }
 
-// scope names this package to meters and tracers.
-const scope = "github.com/holdfastlock/holdfast/otelhold"
+// The bounds of buckets, in seconds: a hand-over inside a client takes microseconds, a job holds its
+// lock for hours.
+var (
+	longBounds = metric.WithExplicitBucketBoundaries(.0001, .0005, .001, .0025, .005, .01, .025, .05,
+		.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600)
+	requestBounds = metric.WithExplicitBucketBoundaries(.0001, .00025, .0005, .001, .0025, .005, .01,
+		.025, .05, .1, .25, .5, 1, 2.5, 5, 10)
+)
+
+// makeInstruments fills in o's instruments.
+func (o *observer) makeInstruments(m metric.Meter) error {
+	var errs []error
+	seconds := func(name, text string, bounds metric.HistogramOption) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text), bounds)
+		errs = append(errs, err)
+		return h
+	}
+	count := func(name, unit, text string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return c
+	}
+	active := func(name, unit, text string) metric.Int64UpDownCounter {
+		c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return c
+	}
+	o.acquireDuration = seconds("holdfast.acquire.duration", "How long an acquire took, until it had a lease or an error.", longBounds)
+	o.acquireActive = active("holdfast.acquire.active", "{acquire}", "Acquires that are under way.")
+	o.holdDuration = seconds("holdfast.hold.duration", "How long a hold lasted, until it was released or lost.", longBounds)
+	o.holdActive = active("holdfast.hold.active", "{hold}", "Holds that are neither released nor lost.")
+	o.holdLost = count("holdfast.hold.lost", "{hold}", "Holds that were lost.")
+	o.holdInDoubt = count("holdfast.hold.in_doubt", "{hold}", "Holds whose renewal failed, while they are trusted.")
+	o.holdRecovered = count("holdfast.hold.recovered", "{hold}", "Holds in doubt that were renewed after all.")
+	o.holdExpiring = count("holdfast.hold.expiring", "{hold}", "Holds that are not renewed any more, because their maximum is over.")
+	o.renewDuration = seconds("holdfast.renew.duration", "How long a request took that renews holds.", requestBounds)
+	o.renewHolds = count("holdfast.renew.holds", "{hold}", "Renewals of holds; with error.type those that failed.")
+	o.releaseDuration = seconds("holdfast.release.duration", "How long a request took that releases holds.", requestBounds)
+	o.eventsDropped = count("holdfast.events.dropped", "{event}", "Events that came too fast, and are missing in the other instruments.")
+	return errors.Join(errs...)
+}
 
 // attempt is one acquire and the hold that began with it. It travels in the context of the acquire.
 type attempt struct {
@@ -32,13 +78,16 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// attemptOf returns the attempt that an event is about.
-func attemptOf(e *holdfast.Event) *attempt {
+// attemptOf counts the events that were lost before this one, and returns the attempt that it is about, or nil.
+func (o *observer) attemptOf(e *holdfast.Event) *attempt {
+	if e.Dropped > 0 {
+		o.eventsDropped.Add(context.Background(), int64(e.Dropped), o.sets.of(labels{}))
+	}
 	if e.Context == nil {
 		return nil
 	}
-	a, _ := e.Context.Value(attemptKey{}).(*attempt)
-	return a
+	at, _ := e.Context.Value(attemptKey{}).(*attempt)
+	return at
 }
 
 // trace measures an acquire: it is the client's Trace.
@@ -53,8 +102,7 @@ func (o *observer) trace(ctx context.Context, a holdfast.Attempt) (context.Conte
 	within, span := o.tracer.Start(ctx, "holdfast.acquire", trace.WithTimestamp(began))
 	at.span = span
 	return context.WithValue(within, attemptKey{}, at), func(r holdfast.Outcome) {
-		ended := time.Now()
-		l := at.labels
+		ended, l := time.Now(), at.labels
 		if r.Lease != nil {
 			l.source = r.Source.String()
 		} else {
@@ -65,8 +113,7 @@ func (o *observer) trace(ctx context.Context, a holdfast.Attempt) (context.Conte
 		if !span.IsRecording() {
 			return
 		}
-		span.SetAttributes(o.spanAttributes(&l)...)
-		span.SetAttributes(keyTry.Bool(a.Try))
+		span.SetAttributes(append(o.sets.list(&l), keyTry.Bool(a.Try))...)
 		if r.Lease == nil && !(a.Try && l.err == "held") { // to find it held is what a try is for
 			span.SetStatus(codes.Error, l.err)
 		}
@@ -74,21 +121,9 @@ func (o *observer) trace(ctx context.Context, a holdfast.Attempt) (context.Conte
 	}
 }
 
-func (o *observer) spanAttributes(l *labels) []attribute.KeyValue {
-	return append(l.attributes(), o.sets.always...)
-}
-
-// dropped counts the events that were lost before this one.
-func (o *observer) dropped(e holdfast.Event) {
-	if e.Dropped > 0 {
-		o.eventsDropped.Add(context.Background(), int64(e.Dropped), o.sets.of(labels{}))
-	}
-}
-
 // acquired begins a hold.
 func (o *observer) acquired(e holdfast.Event) {
-	o.dropped(e)
-	at := attemptOf(&e)
+	at := o.attemptOf(&e)
 	if at == nil {
 		return
 	}
@@ -96,26 +131,43 @@ func (o *observer) acquired(e holdfast.Event) {
 	_, at.hold = o.tracer.Start(at.caller, "holdfast.hold", trace.WithTimestamp(e.At),
 		trace.WithLinks(trace.Link{SpanContext: at.span.SpanContext()}))
 	if at.hold.IsRecording() {
-		at.hold.SetAttributes(o.spanAttributes(&at.labels)...)
+		at.hold.SetAttributes(o.sets.list(&at.labels)...)
 	}
 }
 
-func (o *observer) released(e holdfast.Event) { o.over(e, "released", kindOf(e.Err)) }
+// during returns the hook that counts an event of a hold, and notes it on the hold's span.
+func (o *observer) during(what string, counter metric.Int64Counter) func(holdfast.Event) {
+	return func(e holdfast.Event) {
+		at := o.attemptOf(&e)
+		if at == nil {
+			return
+		}
+		counter.Add(at.caller, 1, o.sets.of(at.labels))
+		if at.hold != nil && at.hold.IsRecording() {
+			at.hold.AddEvent(what, trace.WithTimestamp(e.At))
+		}
+	}
+}
+
+func (o *observer) released(e holdfast.Event) { o.over(o.attemptOf(&e), &e, "released", kindOf(e.Err)) }
 
 func (o *observer) lost(e holdfast.Event) {
-	kind := lossOf(e.Err)
-	if at := attemptOf(&e); at != nil {
+	at, kind := o.attemptOf(&e), kindOf(e.Err)
+	switch kind {
+	case "broken", "not_held", "max_hold":
+	default: // whatever else prevented the renewal in time, the hold's time was over
+		kind = "expired"
+	}
+	if at != nil {
 		l := at.labels
 		l.err = kind
 		o.holdLost.Add(at.caller, 1, o.sets.of(l))
 	}
-	o.over(e, "lost", kind)
+	o.over(at, &e, "lost", kind)
 }
 
 // over ends a hold.
-func (o *observer) over(e holdfast.Event, end, err string) {
-	o.dropped(e)
-	at := attemptOf(&e)
+func (o *observer) over(at *attempt, e *holdfast.Event, end, err string) {
 	if at == nil {
 		return
 	}
@@ -127,8 +179,9 @@ func (o *observer) over(e holdfast.Event, end, err string) {
 	}
 	o.holdActive.Add(at.caller, -1, o.sets.of(at.labels))
 	if at.hold.IsRecording() {
-		at.hold.SetAttributes(l.attributes()...)
+		at.hold.SetAttributes(keyEnd.String(end))
 		if err != "" {
+			at.hold.SetAttributes(keyError.String(err))
 			at.hold.SetStatus(codes.Error, err)
 		}
 		at.hold.End(trace.WithTimestamp(e.At))
@@ -136,51 +189,127 @@ func (o *observer) over(e holdfast.Event, end, err string) {
 	at.hold = nil
 }
 
-func (o *observer) inDoubt(e holdfast.Event) {
-	if at := o.during(e, "in_doubt"); at != nil {
-		o.holdInDoubt.Add(at.caller, 1, o.sets.of(at.labels))
-	}
+// observed is a driver whose renewals and releases are measured.
+type observed struct {
+	wrap.Forward
+	o *observer
 }
 
-func (o *observer) recovered(e holdfast.Event) {
-	if at := o.during(e, "recovered"); at != nil {
-		o.holdRecovered.Add(at.caller, 1, o.sets.of(at.labels))
+// Renew implements driver.Driver.
+func (d observed) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	began := time.Now()
+	renewals := d.Driver.Renew(ctx, grants)
+	errs := make([]error, len(renewals))
+	took := time.Since(began)
+	for i := range renewals {
+		errs[i] = renewals[i].Err
+		d.o.renewHolds.Add(ctx, 1, d.o.sets.of(labels{err: kindOf(errs[i])}))
 	}
+	d.o.request(ctx, d.o.renewDuration, took, errs)
+	return renewals
 }
 
-func (o *observer) expiring(e holdfast.Event) {
-	if at := o.during(e, "expiring"); at != nil {
-		o.holdExpiring.Add(at.caller, 1, o.sets.of(at.labels))
-	}
+// Release implements driver.Driver.
+func (d observed) Release(ctx context.Context, grants []driver.Grant) []error {
+	began := time.Now()
+	errs := d.Driver.Release(ctx, grants)
+	d.o.request(ctx, d.o.releaseDuration, time.Since(began), errs)
+	return errs
 }
 
-// during notes an event of a hold on its span.
-func (o *observer) during(e holdfast.Event, what string) *attempt {
-	o.dropped(e)
-	at := attemptOf(&e)
-	if at != nil && at.hold != nil && at.hold.IsRecording() {
-		at.hold.AddEvent(what, trace.WithTimestamp(e.At))
+// request records how long a request took, by its first error.
+func (o *observer) request(ctx context.Context, duration metric.Float64Histogram, took time.Duration, errs []error) {
+	kind := ""
+	for _, err := range errs {
+		if kind == "" {
+			kind = kindOf(err)
+		}
 	}
-	return at
+	duration.Record(ctx, took.Seconds(), o.sets.of(labels{err: kind}))
 }
 
-func newObserver(options *Options) (*observer, error) {
-	o := Options{}
-	if options != nil {
-		o = *options
+// The attributes.
+const (
+	keyMode   = attribute.Key("holdfast.lock.mode")
+	keyClass  = attribute.Key("holdfast.lock.class")
+	keySource = attribute.Key("holdfast.acquire.source")
+	keyTry    = attribute.Key("holdfast.acquire.try")
+	keyEnd    = attribute.Key("holdfast.hold.end")
+	keyError  = attribute.Key("error.type")
+)
+
+// labels are the values of the attributes; "": it does not have that one.
+type labels struct{ mode, class, source, end, err string }
+
+func (l *labels) attributes() (list []attribute.KeyValue) {
+	for _, a := range [...]struct {
+		key   attribute.Key
+		value string
+	}{{keyMode, l.mode}, {keyClass, l.class}, {keySource, l.source}, {keyEnd, l.end}, {keyError, l.err}} {
+		if a.value != "" {
+			list = append(list, a.key.String(a.value))
+		}
 	}
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
+	return list
+}
+
+// sets keeps the sets of attributes that were used, because making one costs more than a measurement.
+type sets struct {
+	always []attribute.KeyValue
+	mu     sync.RWMutex
+	known  map[labels]metric.MeasurementOption
+}
+
+// maxSets bounds what is kept, for a Class with very many values.
+const maxSets = 1024
+
+// list returns the attributes as those of a span.
+func (s *sets) list(l *labels) []attribute.KeyValue { return append(l.attributes(), s.always...) }
+
+func (s *sets) of(l labels) metric.MeasurementOption {
+	s.mu.RLock()
+	set := s.known[l]
+	s.mu.RUnlock()
+	if set != nil {
+		return set
 	}
-	if o.TracerProvider == nil {
-		o.TracerProvider = otel.GetTracerProvider()
+	set = metric.WithAttributeSet(attribute.NewSet(s.list(&l)...))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) < maxSets {
+		s.known[l] = set
 	}
-	in, err := newInstruments(o.MeterProvider.Meter(scope))
-	if err != nil {
-		return nil, err
+	return set
+}
+
+// kinds are the errors that error.type tells apart, the most telling first: an Acquire whose context
+// has ended while another held the lock is a timeout.
+var kinds = []struct {
+	err  error
+	kind string
+}{
+	{holdfast.ErrClosed, "closed"},
+	{holdfast.ErrDeadlock, "deadlock"},
+	{context.DeadlineExceeded, "timeout"},
+	{context.Canceled, "canceled"},
+	{holdfast.ErrHeld, "held"},
+	{holdfast.ErrMismatch, "mismatch"},
+	{holdfast.ErrUnsupported, "unsupported"},
+	{holdfast.ErrBroken, "broken"},
+	{holdfast.ErrNotHeld, "not_held"},
+	{holdfast.ErrMaxHold, "max_hold"},
+	{holdfast.ErrUncertain, "uncertain"},
+}
+
+// kindOf returns the error.type of an error, "" of nil.
+func kindOf(err error) string {
+	if err == nil {
+		return ""
 	}
-	return &observer{
-		instruments: in, tracer: o.TracerProvider.Tracer(scope), class: o.Class,
-		sets: newSets(o.Attributes),
-	}, nil
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	return "_OTHER"
 }

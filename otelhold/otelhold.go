@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
+	"github.com/holdfastlock/holdfast/internal/wrap"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
+
+// scope names this package to meters and tracers.
+const scope = "github.com/holdfastlock/holdfast/otelhold"
 
 // Options say what is measured and where it goes. The zero value of each field is its default.
 type Options struct {
@@ -59,26 +65,38 @@ func New(d driver.Driver, c *holdfast.ClientOptions, o *Options) (*holdfast.Clie
 	if d == nil {
 		return nil, errors.New("otelhold: new: the driver is nil")
 	}
-	options := holdfast.ClientOptions{}
+	client, options := holdfast.ClientOptions{}, Options{}
 	if c != nil {
-		options = *c
+		client = *c
 	}
-	ob, err := newObserver(o)
-	if err != nil {
+	if o != nil {
+		options = *o
+	}
+	if options.MeterProvider == nil {
+		options.MeterProvider = otel.GetMeterProvider()
+	}
+	if options.TracerProvider == nil {
+		options.TracerProvider = otel.GetTracerProvider()
+	}
+	ob := &observer{
+		tracer: options.TracerProvider.Tracer(scope), class: options.Class,
+		sets: sets{always: slices.Clone(options.Attributes), known: map[labels]metric.MeasurementOption{}},
+	}
+	if err := ob.makeInstruments(options.MeterProvider.Meter(scope)); err != nil {
 		return nil, fmt.Errorf("otelhold: new: %w", err)
 	}
-	options.Trace = inside(ob.trace, options.Trace)
-	e := &options.Events
+	client.Trace = inside(ob.trace, client.Trace)
+	e := &client.Events
 	e.Acquired = before(ob.acquired, e.Acquired)
-	e.InDoubt = before(ob.inDoubt, e.InDoubt)
-	e.Recovered = before(ob.recovered, e.Recovered)
-	e.Expiring = before(ob.expiring, e.Expiring)
+	e.InDoubt = before(ob.during("in_doubt", ob.holdInDoubt), e.InDoubt)
+	e.Recovered = before(ob.during("recovered", ob.holdRecovered), e.Recovered)
+	e.Expiring = before(ob.during("expiring", ob.holdExpiring), e.Expiring)
 	e.Lost = before(ob.lost, e.Lost)
 	e.Released = before(ob.released, e.Released)
-	if theirs := e.Waiting; theirs != nil {
-		e.Waiting = before(ob.dropped, theirs) // the count of dropped events may come with any
+	if theirs := e.Waiting; theirs != nil { // the count of dropped events may come with any
+		e.Waiting = before(func(e holdfast.Event) { ob.attemptOf(&e) }, theirs)
 	}
-	return holdfast.New(observed{driver.Forward{Driver: d}, ob}, &options)
+	return holdfast.New(observed{wrap.Forward{Driver: d}, ob}, &client)
 }
 
 // before returns the hook that calls ours and then the user's.

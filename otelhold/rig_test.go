@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/otelhold"
 	"go.opentelemetry.io/otel/attribute"
@@ -43,7 +44,7 @@ func (c virtualClock) Now() driver.Instant { return driver.Instant(time.Since(c.
 
 // silenced is a driver whose store refuses renewals while it is silent, and releases if it is told to.
 type silenced struct {
-	driver.Forward
+	wrap.Forward
 	silent, failRelease atomic.Bool
 }
 
@@ -76,7 +77,7 @@ func inRig(t *testing.T, c *holdfast.ClientOptions, o *otelhold.Options, test fu
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{TB: t, clock: virtualClock{time.Now()}, reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 		r.store = memlock.NewStore(&memlock.Options{Clock: r.clock, TokenBlock: 4})
-		r.driver = &silenced{Forward: driver.Forward{Driver: r.store.Client()}}
+		r.driver = &silenced{Forward: wrap.Forward{Driver: r.store.Client()}}
 		client, options := holdfast.ClientOptions{}, otelhold.Options{}
 		if c != nil {
 			client = *c

@@ -7,8 +7,35 @@ import (
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// none is the effect on tokens where there are none.
-const none = driver.Impossible
+// keeps and breaks are verdicts on exclusion, where there are no tokens.
+func keeps(note string) driver.Verdict {
+	return driver.Verdict{Exclusion: driver.Keeps, Tokens: driver.Impossible, Note: note}
+}
+
+func breaks(note string) driver.Verdict {
+	return driver.Verdict{Exclusion: driver.Breaks, Tokens: driver.Impossible, Note: note}
+}
+
+// guarantees are those of nodes of which nothing is known but that they are independent. A fault is of
+// fewer than half of the nodes, unless the note says otherwise.
+var guarantees = driver.Guarantees{
+	Summary: "More than half of several independent stores, and their clocks: each fault of fewer than half of them is outlived, unless it makes votes end early.",
+	Tokens:  "There are none: guard the resource in another way, or use one durable store.",
+	Faults: map[driver.Fault]driver.Verdict{
+		driver.ClientCrash:   keeps("the votes for a client that died end with their TTL and lock-delay, or their minimum hold"),
+		driver.ClientPause:   breaks("after a pause of the process a goroutine that does not look at its lease may act beside the next holder, and no token stops it"),
+		driver.ClientSuspend: keeps("leases count suspended time: on waking the holder knows that it has lost"),
+		driver.Partition:     keeps("a client that reaches a majority goes on; another stops trusting before the nodes let the next one in"),
+		driver.LateReplies:   keeps("leases count from before the first request was sent"),
+		driver.StorePause:    keeps("a node that stands still delays nobody. If more than half do, nothing is granted, and holders that could not renew have lost"),
+		driver.StoreRestart:  keeps("a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on by the votes of the others. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost"),
+		driver.StoreWiped:    keeps("as after a restart. A memory snapshot of a virtual machine that is put back is no restart: the votes since are forgotten, nobody notices, and two may have the lock. Restart the server before clients reach it. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes"),
+		driver.Failover:      breaks("a replica that takes over may not know the node's votes: use nodes without replicas"),
+		driver.ClockForward:  breaks("votes of a node whose clock is set forward end early. A hold by a bare majority is open to a second holder then; one with the votes of all nodes is not"),
+		driver.ClockBack:     keeps("votes of the dead at that node end late by as much, and the other nodes are enough"),
+		driver.DiskFull:      keeps("the node refuses, and the others are enough"),
+	},
+}
 
 // guaranteesOf returns the guarantees of nodes that may forget, of durable ones, or of durable ones whose
 // locks have tokens.
@@ -19,103 +46,26 @@ func guaranteesOf(rules vote.Rules) driver.Guarantees {
 	}
 	g.Summary = "More than half of several independent stores, their disks and their clocks: each fault of fewer than half of them is outlived, unless it makes votes end early, or a disk loses them."
 	g.Faults = maps.Clone(g.Faults)
-	maps.Copy(g.Faults, durable)
+	g.Faults[driver.StoreRestart] = keeps("a node that restarts counts at once, because it has its votes on disk. If more than half of the nodes are away, nothing is granted, and holders that could not renew have lost. If a node is not as durable as was said, two may have the lock")
+	g.Faults[driver.StoreWiped] = breaks("a durable node must never come back without its data: use hf.maxttl if one may, or put a new node in its place only when all programs have ended")
 	if !rules.Tokens {
 		return g
 	}
 	g.Tokens = "The nodes' own tokens: the highest of a majority, which a majority has on disk before the lock is granted."
 	for fault, v := range g.Faults {
 		v.Tokens = driver.Keeps
+		switch fault {
+		case driver.ClientPause:
+			v.Note = "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token"
+		case driver.StoreWiped, driver.Failover:
+			v.Tokens = driver.Breaks
+		case driver.ClockForward:
+			v.Note += ": guard the resource with the token"
+		case driver.ClockBack:
+			v.Tokens = driver.Breaks
+			v.Note += ". Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use by a node's clock, and clocks are then set back to before that use: of more than half of the nodes, or of one that had been set forward"
+		}
 		g.Faults[fault] = v
 	}
-	maps.Copy(g.Faults, fenced)
 	return g
-}
-
-// durable is what is different with nodes that are said to forget nothing.
-var durable = map[driver.Fault]driver.Verdict{
-	driver.StoreRestart: {
-		Exclusion: driver.Keeps, Tokens: none,
-		Note: "a node that restarts counts at once, because it has its votes on disk. If more than half of the nodes are away, nothing is granted, and holders that could not renew have lost. If a node is not as durable as was said, two may have the lock",
-	},
-	driver.StoreWiped: {
-		Exclusion: driver.Breaks, Tokens: none,
-		Note: "a durable node must never come back without its data: use hf.maxttl if one may, or put a new node in its place only when all programs have ended",
-	},
-}
-
-// fenced is what is different if their locks have tokens, besides that tokens grow.
-var fenced = map[driver.Fault]driver.Verdict{
-	driver.ClientPause: driver.CommonFaults(nil)[driver.ClientPause],
-	driver.StoreWiped: {
-		Exclusion: driver.Breaks, Tokens: driver.Breaks, Note: durable[driver.StoreWiped].Note,
-	},
-	driver.Failover: {
-		Exclusion: driver.Breaks, Tokens: driver.Breaks, Note: guarantees.Faults[driver.Failover].Note,
-	},
-	driver.ClockForward: {
-		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: guarantees.Faults[driver.ClockForward].Note + ": guard the resource with the token",
-	},
-	driver.ClockBack: {
-		Exclusion: driver.Keeps, Tokens: driver.Breaks,
-		Note: guarantees.Faults[driver.ClockBack].Note + ". Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use by a node's clock, and clocks are then set back to before that use: of more than half of the nodes, or of one that had been set forward",
-	},
-}
-
-// guarantees are those of nodes of which nothing is known but that they are independent. A fault is of
-// fewer than half of the nodes, unless the note says otherwise.
-var guarantees = driver.Guarantees{
-	Summary: "More than half of several independent stores, and their clocks: each fault of fewer than half of them is outlived, unless it makes votes end early.",
-	Tokens:  "There are none: guard the resource in another way, or use one durable store.",
-	Faults: map[driver.Fault]driver.Verdict{
-		driver.ClientCrash: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "the votes for a client that died end with their TTL and lock-delay, or their minimum hold",
-		},
-		driver.ClientPause: {
-			Exclusion: driver.Breaks, Tokens: none,
-			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder, and no token stops it",
-		},
-		driver.ClientSuspend: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "leases count suspended time: on waking the holder knows that it has lost",
-		},
-		driver.Partition: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "a client that reaches a majority goes on; another stops trusting before the nodes let the next one in",
-		},
-		driver.LateReplies: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "leases count from before the first request was sent",
-		},
-		driver.StorePause: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "a node that stands still delays nobody. If more than half do, nothing is granted, and holders that could not renew have lost",
-		},
-		driver.StoreRestart: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on by the votes of the others. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost",
-		},
-		driver.StoreWiped: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "as after a restart. A memory snapshot of a virtual machine that is put back is no restart: the votes since are forgotten, nobody notices, and two may have the lock. Restart the server before clients reach it. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes",
-		},
-		driver.Failover: {
-			Exclusion: driver.Breaks, Tokens: none,
-			Note: "a replica that takes over may not know the node's votes: use nodes without replicas",
-		},
-		driver.ClockForward: {
-			Exclusion: driver.Breaks, Tokens: none,
-			Note: "votes of a node whose clock is set forward end early. A hold by a bare majority is open to a second holder then; one with the votes of all nodes is not",
-		},
-		driver.ClockBack: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "votes of the dead at that node end late by as much, and the other nodes are enough",
-		},
-		driver.DiskFull: {
-			Exclusion: driver.Keeps, Tokens: none,
-			Note: "the node refuses, and the others are enough",
-		},
-	},
 }

@@ -1,152 +1,156 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// hold is what this client knows of one hold, or of an attempt that may become one: driver.Grant.Handle.
+// hold is what this client knows of one hold, or of an attempt that may become one: driver.Grant.Handle. Its
+// mutex guards the attempts to take and to renew it, too.
 type hold struct {
+	q       *quorum
 	mu      sync.Mutex
 	ballots []ballot // by node
 	taken   driver.Instant
-	until   driver.Instant // the end of the hold's validity
+	until   driver.Instant // the end of the hold's validity; 0: not granted
 	token   driver.Token   // what the nodes are to have on record; 0: none
-	over    bool           // released or withdrawn: no vote is asked for any more
 	foreign bool           // this client has not taken it, and knows nothing of it
-	news    chan struct{}  // closed when a node answers a request for its vote; nil: nobody waits for that
+
+	// What withdraw sets: no vote is asked for any more.
+	over  bool
+	grant driver.Grant    // what the nodes are to release
+	freed context.Context // ends when a majority is free of the hold
+	free  context.CancelFunc
 }
 
 // ballot is the vote of one node.
 type ballot struct {
-	state  state
-	token  driver.Token // what the node gave, or was told to record
-	raised bool         // the node was told
+	vote.Ballot
+	token  driver.Token // what the node gave
 	handle any          // the node's own
-	freed  error        // what the node said when it was asked to give the vote up, if that is why it is absent
+	owed   bool         // the node is being told of the withdrawal
+	said   error        // what the node said when it was told last
 }
 
-// state says whether a node has the vote.
-type state uint8
-
-const (
-	absent state = iota // certainly not
-	asked               // a request for it is under way
-	maybe               // a request for it has got no answer
-	given
-)
-
-// begin notes that nodes are asked for their votes.
-func (h *hold) begin(nodes vote.Set) {
+// holdOf returns the hold of a grant. One that comes from another client may have a vote at each node; of such a
+// hold no vote is restored.
+func (q *quorum) holdOf(g driver.Grant) *hold {
+	if h, ok := g.Handle.(*hold); ok && h.q == q {
+		return h
+	}
+	h := &hold{q: q, ballots: make([]ballot, len(q.nodes)), until: math.MaxInt64, token: g.Token, foreign: true}
 	for i := range h.ballots {
-		if nodes.Has(i) {
-			h.ballots[i].state = asked
-		}
+		h.ballots[i].Stray = true
 	}
+	return h
 }
 
-// underWay returns the nodes that have not answered a request for their votes, if a majority has. When
-// they answer, a hold that is over gives the vote back: see attempt.ask. A withdrawal now might come before the
-// request, and would leave a tombstone, which costs the store more than a hold.
-func (h *hold) underWay(rules vote.Rules) vote.Set {
-	var set vote.Set
-	for i := range h.ballots {
-		if h.ballots[i].state == asked {
-			set |= vote.Of(i)
-		}
-	}
-	if (rules.All() &^ set).Len() < rules.Majority() {
-		return 0
-	}
-	return set
-}
-
-// answered takes in a node's answer to the request for its vote.
-func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
+// part returns the hold as it is released at the node. A vote that the node may have, but has not told of, is
+// withdrawn by token 0.
+func (h *hold) part(node int, g driver.Grant) driver.Grant {
 	b := &h.ballots[node]
-	if h.news != nil {
-		close(h.news)
-		h.news = nil
+	g.Token, g.Block, g.Handle, g.HandedOver, g.Raised = 0, 1, nil, false, false
+	// The request of which package holdfast has no answer is the hold's own. If the node has answered it, the
+	// withdrawal needs no tombstone.
+	g.Stray = b.Stray || g.Stray && h.until != 0
+	if b.Held {
+		g.Token, g.Handle = cmp.Or(h.token, b.token), b.handle
+		g.Raised = g.Token != b.token
 	}
-	switch answer {
-	case vote.Given:
-		*b = ballot{state: given, token: g.Token, handle: g.Handle}
-	case vote.Refused:
-		*b = ballot{}
-	default:
-		b.state = maybe
-	}
-}
-
-// gaveUp takes in that the node has no vote any more: nil, or why it had none before. Suppose the nodes are so slow that
-// a release finds a majority of them only in several attempts. Then each attempt asks only those that have not
-// confirmed it yet.
-func (h *hold) gaveUp(node int, why error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if b := &h.ballots[node]; b.state != asked {
-		*b = ballot{freed: why}
-	}
-}
-
-// settled waits until the node has answered the request for its vote that is under way, if there is one, or ctx
-// ends.
-func (h *hold) settled(ctx context.Context, node int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for h.ballots[node].state == asked && ctx.Err() == nil {
-		if h.news == nil {
-			h.news = make(chan struct{})
-		}
-		news := h.news
-		h.mu.Unlock()
-		select {
-		case <-news:
-		case <-ctx.Done():
-		}
-		h.mu.Lock()
-	}
-}
-
-// grant returns the hold as the node knows it, and false if the node certainly does not have it. A vote
-// that may be there is withdrawn by token 0.
-func (h *hold) grant(node int, g driver.Grant) (driver.Grant, bool) {
-	b := &h.ballots[node]
-	g.Token, g.Block, g.Handle, g.HandedOver, g.Raised = b.token, 1, b.handle, false, b.raised
-	switch {
-	case b.state != given:
-		g.Token, g.Handle, g.Raised = 0, nil, false
-	case h.until == 0:
-		// Not granted: the request of which package holdfast has no answer is the hold's own, and the node has
-		// answered it. So it needs no tombstone.
-		g.Stray = false
-	}
-	return g, b.state != absent
-}
-
-// raise returns the hold as the node is to record it: with the token of all nodes.
-func (h *hold) raise(node int, g driver.Grant) driver.Grant {
-	b := &h.ballots[node]
-	b.raised = b.raised || b.token != h.token
-	b.token = h.token
-	g, _ = h.grant(node, g)
-	g.Token, g.Raised = h.token, true
 	return g
 }
 
-// holdOf returns the hold of a grant. One that comes from elsewhere may have a vote at each node; of such a
-// hold no vote is restored.
-func (q *quorum) holdOf(g driver.Grant) *hold {
-	if h, ok := g.Handle.(*hold); ok {
-		return h
+// renewed returns the hold as it is renewed at the node, which then has the token of all nodes on record.
+func (h *hold) renewed(node int, g driver.Grant) driver.Grant {
+	if g = h.part(node, g); h.token != 0 {
+		g.Token, g.Raised = h.token, true
 	}
-	h := &hold{ballots: make([]ballot, len(q.nodes)), until: math.MaxInt64, token: g.Token, over: true, foreign: true}
+	return g
+}
+
+// answered takes in a node's answer to the request for its vote. A vote for a hold that is over is withdrawn.
+func (h *hold) answered(n *node, g driver.Grant, answer vote.Answer) {
+	b := &h.ballots[n.index]
+	b.Answered(answer)
+	b.token, b.handle = g.Token, g.Handle
+	if h.over {
+		h.owe(n)
+		h.settle()
+	}
+}
+
+// withdraw ends the hold, and has the nodes give up the votes for it in the background, until each has confirmed
+// that or the TTL is over (P5, P6).
+func (h *hold) withdraw(g driver.Grant) {
+	if h.grant = g; !h.over {
+		h.over = true
+		h.freed, h.free = context.WithCancel(context.Background())
+	}
+	for _, n := range h.q.nodes {
+		h.owe(n)
+	}
+	h.settle()
+}
+
+// owe has the node give up its vote in the background, if it may have one. If too many are withdrawn from the node
+// at the same time, the vote ends with its TTL.
+func (h *hold) owe(n *node) {
+	b := &h.ballots[n.index]
+	if !b.Owed() || b.owed || n.owed.Load() >= 4096 {
+		return
+	}
+	b.owed = true
+	n.owed.Add(1)
+	end := h.q.clock.Now().Add(h.grant.TTL)
+	h.q.calls.Go(func() {
+		defer n.owed.Add(-1)
+		backoff := pause.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+		for !h.leave(n, end) {
+			pause.Sleep(h.q.closing, backoff.Next())
+		}
+	})
+}
+
+// leave has the node give up its vote, once. It returns false if that is to be repeated.
+func (h *hold) leave(n *node, end driver.Instant) bool {
+	h.mu.Lock()
+	part := h.part(n.index, h.grant)
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(h.q.life, h.q.patience(part.TTL))
+	defer cancel()
+	d, err := n.get(ctx)
+	if err == nil {
+		err = d.Release(ctx, []driver.Grant{part})[0]
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := &h.ballots[n.index]
+	if b.said = n.says(err); err == nil || driver.Gone(err) {
+		b.Withdrawn()
+	} else if h.q.closing.Err() == nil && h.q.clock.Now() < end {
+		return false
+	}
+	b.owed = false
+	h.settle()
+	return true
+}
+
+// settle ends freed when a majority is free of the hold.
+func (h *hold) settle() {
+	free := 0
 	for i := range h.ballots {
-		h.ballots[i].state = maybe
+		if h.ballots[i].Free() {
+			free++
+		}
 	}
-	return h
+	if free >= h.q.rules.Majority() {
+		h.free()
+	}
 }

@@ -1,238 +1,209 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// node is one store of a quorum.
+// node is one store of a quorum. The quorum's mutex guards what changes after the node was opened.
 type node struct {
-	q     *quorum
-	index int
-	name  string
-	open  func(context.Context) (driver.Driver, error)
+	q      *quorum
+	index  int
+	name   string
+	tried  chan struct{} // closed when the first attempt to open the node has ended
+	failed error         // why it is not open
 
-	mu      sync.Mutex
-	driver  driver.Driver // nil: not open yet
-	opening chan struct{} // closed when the attempt under way has ended; nil: none is
-	failed  error         // the last attempt's
-	again   driver.Instant
-	memory  vote.Memory
-	owed    []owed // what is still to be withdrawn
+	driver driver.Driver
+	voter  vote.Voter  // the driver, if the node may forget; else nil
+	raiser vote.Raiser // the driver, if it has tokens that can be raised; else nil
+
+	memory vote.Memory
+	owed   atomic.Int32 // votes that are being withdrawn
 }
 
-// reopen is how long after a failure a node is opened again, at the earliest.
-const reopen = 200 * time.Millisecond
-
-// openWithin bounds an attempt to open a node.
-const openWithin = 5 * time.Second
-
-// opened returns the node's driver, if it is open.
-func (n *node) opened() (driver.Driver, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.driver != nil {
-		return n.driver, nil
-	}
-	if n.failed != nil {
-		return nil, n.failed
-	}
-	return nil, fmt.Errorf("node %s: not open yet", n.name)
-}
-
-// get returns the node's driver. If the node is not open it tries that, once for all who ask.
-func (n *node) get(ctx context.Context) (driver.Driver, error) {
-	n.mu.Lock()
-	d := n.driver
-	n.mu.Unlock()
-	if d != nil {
-		return d, nil
-	}
-	if err := n.reach(ctx); err != nil {
-		return nil, err
-	}
-	return n.opened()
-}
-
-// reach opens the node, or waits until another has.
-func (n *node) reach(ctx context.Context) error {
-	n.mu.Lock()
-	if n.driver != nil {
-		n.mu.Unlock()
+// says returns an error, or nil, that names the node.
+func (n *node) says(err error) error {
+	if err == nil {
 		return nil
 	}
-	if n.opening == nil {
-		if n.failed != nil && n.q.clock.Now() < n.again {
-			defer n.mu.Unlock()
-			return n.failed
+	return fmt.Errorf("node %s: %w", n.name, err)
+}
+
+// keepOpening opens the node, and repeats that until it succeeds or the driver is closed. First gets the outcome
+// of the first attempt.
+func (n *node) keepOpening(open func(context.Context) (driver.Driver, error), first chan<- error) {
+	backoff := pause.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+	for try := 1; ; try++ {
+		ctx, cancel := context.WithTimeout(n.q.closing, 5*time.Second)
+		d, err := open(ctx)
+		if err == nil {
+			if err = n.accept(ctx, d); err != nil {
+				d.Close()
+			}
 		}
-		n.opening = make(chan struct{})
-		if !n.q.spawn(n.tryOpen) {
-			close(n.opening)
-			n.opening = nil
-			n.mu.Unlock()
-			return driver.ErrClosed
+		cancel()
+		n.q.mu.Lock()
+		n.failed = err
+		n.q.mu.Unlock()
+		if try == 1 {
+			close(n.tried)
+			first <- err
 		}
-	}
-	opening := n.opening
-	n.mu.Unlock()
-	select {
-	case <-opening:
-		_, err := n.opened()
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("node %s: %w", n.name, ctx.Err())
+		if err == nil || !pause.Sleep(n.q.closing, backoff.Next()) {
+			return
+		}
 	}
 }
 
-// tryOpen opens the node, once.
-func (n *node) tryOpen() {
-	ctx, cancel := n.q.within(openWithin)
-	defer cancel()
-	d, err := n.open(ctx)
-	if err == nil {
-		if err = n.q.admit(ctx, n.name, d); err != nil {
-			d.Close()
+// refusal is why a node must not vote.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// accept checks a driver that has just been opened, and uses it. It refuses a node that would let two clients have
+// a majority each (P1): one that may come back without votes and does not say when, such as a server behind
+// which sentinels or a cluster put a replica; one that is said to be durable and is not; and one that is
+// another node, too.
+func (n *node) accept(ctx context.Context, d driver.Driver) error {
+	caps, durable := d.Caps(), n.q.rules.MaxTTL == 0
+	voter, votes := vote.VoterOf(d)
+	switch {
+	case durable && votes:
+		if yes, err := voter.Durable(ctx); err != nil {
+			return err
+		} else if !yes {
+			return refusal("it is said to be durable (Options.Durable, hf.durable), and is not: a Redis server needs appendonly yes and appendfsync always")
 		}
+	case !durable && !votes && caps.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks:
+		return refusal("it may forget its votes, and does not tell when: use single servers, or say that they are durable, if they are")
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err != nil {
-		n.failed, n.again = fmt.Errorf("node %s: %w", n.name, err), n.q.clock.Now().Add(reopen)
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
+	if other := cmp.Or(n.q.stores[caps.Store], n); other != n {
+		return refusal(fmt.Sprintf("it is the same store as node %s, %s, or has a copy of its data: each node must be a store of its own", other.name, caps.Store))
+	}
+	n.q.stores[caps.Store] = n
+	if n.driver, n.failed = d, nil; votes && !durable {
+		n.voter = voter
 	} else {
-		n.driver, n.failed = d, nil
+		n.memory = vote.Memory{Life: 1, Admitted: true} // its only life counts
 	}
-	close(n.opening)
-	n.opening = nil
+	if caps.Fencing {
+		n.raiser, _ = driver.As[vote.Raiser](d)
+	}
+	return nil
 }
 
-// known returns what the client knows of the node's memory. A store that is no driver.Voter forgets nothing.
+// opened returns the node's driver, or why it is not open.
+func (n *node) opened() (driver.Driver, error) {
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
+	return n.driver, n.failed
+}
+
+// get is opened after the first attempt to open the node.
+func (n *node) get(ctx context.Context) (driver.Driver, error) {
+	select {
+	case <-n.tried:
+		return n.opened()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// known returns what the client knows of the node's memory.
 func (n *node) known() vote.Memory {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.driver != nil && n.driver.Caps().Ops.Has(driver.OpVote) {
-		return n.remembered()
-	}
-	return vote.Memory{Life: 1, Admitted: true}
-}
-
-// remembered is what the client knows of the node's memory, if the node is a driver.Voter.
-func (n *node) remembered() vote.Memory {
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
 	m := n.memory
-	m.Longest = time.Duration(n.q.longest.Load())
+	m.Longest = n.q.longest
 	return m
 }
 
-// learn asks the node for its life, and admits it when it is time. P1: it tells the node this client's longest TTL
-// before the node's vote counts for this client, so that clients with a shorter one hear of it.
-func (n *node) learn(ctx context.Context, v driver.Voter) (vote.Memory, error) {
-	life, admitted, longest, err := v.Life(ctx, n.q.rules.MaxTTL)
+// learn asks the node for its life, and admits it when it is time. If the node does not say, nothing is
+// known. P1: learn tells the node this client's longest TTL before the node's vote counts for this client, so
+// that clients with a shorter one hear of it.
+func (n *node) learn(ctx context.Context) (vote.Memory, error) {
+	if _, err := n.get(ctx); err != nil {
+		return vote.Memory{}, err
+	}
+	if n.voter == nil {
+		return n.known(), nil
+	}
+	life, admitted, longest, err := n.voter.Life(ctx, n.q.rules.MaxTTL)
+	if err != nil {
+		return vote.Memory{}, err
+	}
 	now := n.q.clock.Now()
-	n.mu.Lock()
-	if err == nil {
-		n.q.raise(longest)
-		n.memory = n.memory.Learn(life, admitted, now)
+	n.q.mu.Lock()
+	n.q.longest = max(n.q.longest, longest)
+	n.memory = n.memory.Learn(life, admitted, now)
+	n.q.mu.Unlock()
+	m := n.known()
+	if n.q.rules.Admit(m, now) {
+		n.voter.Admit(ctx, life) // if that fails, the next request does it
 	}
-	m := n.remembered()
-	n.mu.Unlock()
-	if err == nil && n.q.rules.Admit(m, now) {
-		v.Admit(ctx, life) // if that fails, the next request does it
-	}
-	return m, err
+	return m, nil
 }
 
-// raise takes in the longest TTL that a node knows of.
-func (q *quorum) raise(longest time.Duration) {
-	for was := q.longest.Load(); int64(longest) > was && !q.longest.CompareAndSwap(was, int64(longest)); {
-		was = q.longest.Load()
-	}
-}
-
-// lived returns what is known of the node's memory, up to answers that have just come: nothing, if the node
-// does not say in which life it is. It is asked after the answers, because the same life now is the same
-// life then. Suppose the node restarted without memory, and a request of this client's that was under way
-// for long has taken the vote again in the new life. Then the node renews it, and it must not count.
-func (n *node) lived(ctx context.Context) vote.Memory {
-	d, err := n.opened()
-	if err != nil {
-		return vote.Memory{}
-	}
-	v, ok := driver.As[driver.Voter](d, driver.OpVote)
-	if !ok || n.q.rules.MaxTTL == 0 {
-		return n.known()
-	}
-	m, err := n.learn(ctx, v)
-	if err != nil {
-		return vote.Memory{}
-	}
-	return m
-}
-
-// try asks the node for its vote. It returns the answer as package vote knows it, and what is known of the
-// node's memory: nothing, if the vote was given in another life.
-func (n *node) try(ctx context.Context, r driver.Request) (driver.Grant, vote.Answer, vote.Memory, error) {
+// vote asks the node for its vote. The reply knows nothing of the node's memory if the vote was given in another
+// life.
+func (n *node) vote(ctx context.Context, r driver.Request) (g driver.Grant, reply vote.Reply, err error) {
+	defer func() { err = n.says(err) }()
+	reply.Answer = vote.Refused // until something is sent
 	d, err := n.get(ctx)
 	if err != nil {
-		return driver.Grant{}, vote.Refused, vote.Memory{}, err // nothing was sent
+		return g, reply, err
 	}
-	g, m, err := n.ask(ctx, d, r)
-	switch {
-	case err == nil:
-		return g, vote.Given, m, nil
-	case errors.Is(err, driver.ErrUncertain):
-		return g, vote.Lost, m, fmt.Errorf("node %s: %w", n.name, err)
+	tokens := n.q.rules.Tokens
+	if tokens && n.raiser == nil {
+		return g, reply, errors.New("it has no fencing tokens that can be raised, as the nodes had that were opened first")
 	}
-	return g, vote.Refused, m, fmt.Errorf("node %s: %w", n.name, err)
-}
-
-// Errors of nodes that have no tokens, where holds have some.
-var (
-	errNoTokens = errors.New("it has no fencing tokens that can be raised, as the nodes had that were opened first")
-	errBadToken = errors.New("its token is out of range")
-)
-
-// ask asks the node's driver for a hold.
-func (n *node) ask(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
-	if n.q.rules.Tokens && !hasTokens(d.Caps()) {
-		return driver.Grant{}, vote.Memory{}, errNoTokens // nothing was asked for
-	}
-	g, m, err := n.askVote(ctx, d, r)
-	if err == nil && n.q.rules.Tokens && (g.Token <= 0 || g.Token >= maxToken) {
-		err = driver.Uncertain(errBadToken) // so that it is withdrawn
-	}
-	return g, m, err
-}
-
-// maxToken is the highest token: those after it must be possible, too.
-const maxToken = 1<<53 - 1
-
-// hasTokens reports whether a node can vote for holds with tokens.
-func hasTokens(c driver.Caps) bool { return c.Fencing && c.Ops.Has(driver.OpRaise) }
-
-// askVote asks for a hold, and in which life it was given.
-func (n *node) askVote(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
-	v, ok := driver.As[driver.Voter](d, driver.OpVote)
-	if !ok || n.q.rules.MaxTTL == 0 {
-		g, err := d.Try(ctx, r)
-		return g, n.known(), err
-	}
-	m := n.known()
+	m, same := n.known(), true
 	if !m.Admitted { // another client may have admitted it meanwhile
-		var err error
-		if m, err = n.learn(ctx, v); err != nil {
-			return driver.Grant{}, vote.Memory{}, err // nothing was asked for
+		if m, err = n.learn(ctx); err != nil {
+			return g, reply, err
 		}
 	}
-	g, same, err := v.Vote(ctx, r, m.Life)
-	if err == nil && !same {
-		n.learn(ctx, v) // for the next request
+	if n.voter == nil {
+		g, err = d.Try(ctx, r)
+	} else if g, same, err = n.voter.Vote(ctx, r, m.Life); err == nil && !same {
+		n.learn(ctx) // for the next request
 		m = vote.Memory{}
 	}
-	return g, m, err
+	if err == nil && tokens && (g.Token <= 0 || g.Token >= 1<<53-1) { // a higher one must be possible
+		err = driver.Uncertain(errors.New("its token is out of range")) // so that it is withdrawn
+	}
+	switch {
+	case err == nil:
+		reply = vote.Reply{Answer: vote.Given, Memory: m, Token: g.Token, Valid: g.Valid}
+	case errors.Is(err, driver.ErrUncertain):
+		reply.Answer = vote.Lost
+	}
+	return g, reply, err
+}
+
+// renew has the node renew holds, and record their tokens, if they have some.
+func (n *node) renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	renewals := make([]driver.Renewal, len(grants))
+	d, err := n.get(ctx)
+	switch {
+	case err != nil:
+	case n.q.rules.Tokens && n.raiser != nil:
+		renewals = n.raiser.Raise(ctx, grants)
+	default:
+		renewals = d.Renew(ctx, grants)
+	}
+	for i := range renewals {
+		renewals[i].Err = n.says(cmp.Or(err, renewals[i].Err))
+	}
+	return renewals
 }

@@ -5,19 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
 
 // bound is how long something may take that takes no time: a test that waits for so long hangs.
 const bound = time.Minute
+
+// eventually waits until something is true.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(bound); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", bound, what)
+		}
+	}
+}
 
 // world is a quorum of stores in memory, with a network between each store and the client under test.
 type world struct {
@@ -76,6 +86,10 @@ func (w *world) take(d driver.Driver, r driver.Request) driver.Grant {
 	return g
 }
 
+func (w *world) renew(d driver.Driver, g driver.Grant) driver.Renewal {
+	return d.Renew(w.Context(), []driver.Grant{g})[0]
+}
+
 func (w *world) release(d driver.Driver, g driver.Grant) {
 	w.Helper()
 	if err := d.Release(w.Context(), []driver.Grant{g})[0]; err != nil {
@@ -83,47 +97,57 @@ func (w *world) release(d driver.Driver, g driver.Grant) {
 	}
 }
 
-// votes returns how many stores have a vote for the owner.
-func (w *world) votes(owner string) (n int) {
+// tokens returns the tokens that the stores have on record for the owner's hold. Stores without it have none.
+func (w *world) tokens(owner string) (tokens []driver.Token) {
 	w.Helper()
 	for _, s := range w.stores {
 		d := s.Client()
-		info, err := d.(driver.Inspector).Inspect(w.Context(), "orders/42")
+		info, err := d.(driver.Operator).Inspect(w.Context(), "orders/42")
 		if err != nil {
 			w.Fatal(err)
 		}
 		for _, h := range info.Holders {
 			if h.Owner == owner {
-				n++
+				tokens = append(tokens, h.Token)
 			}
 		}
 		d.Close()
 	}
-	return n
+	return tokens
 }
 
-// eventually waits until the owner has so many votes.
-func (w *world) eventually(owner string, votes int) {
+// votes waits until so many stores have a vote for the owner.
+func (w *world) votes(owner string, votes int) {
 	w.Helper()
-	for end := time.Now().Add(bound); w.votes(owner) != votes; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("%s has %d votes after %v, want %d", owner, w.votes(owner), bound, votes)
-		}
+	eventually(w, fmt.Sprintf("%d votes for %s", votes, owner), func() bool { return len(w.tokens(owner)) == votes })
+}
+
+// shown returns the holds that a client's Inspect shows.
+func (w *world) shown(d driver.Driver) []driver.Holder {
+	w.Helper()
+	info, err := d.(driver.Operator).Inspect(w.Context(), "orders/42")
+	if err != nil {
+		w.Fatal(err)
 	}
+	return info.Holders
 }
 
 // TestSlowNodes: no operation waits for a minority of nodes that do not answer. They would answer only
-// after the test.
+// after the test. The validity of a grant is the TTL less the drift, and counts from before the first request.
 func TestSlowNodes(t *testing.T) {
 	w := newWorld(t, 5, patient)
 	w.wires[1].HoldReplies()
 	w.wires[4].HoldRequests()
+	before := driver.HostClock.Now()
 	g := w.take(w.driver, request("a"))
-	if r := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid != g.Valid {
+	if want := bound - bound/100 - 2*time.Millisecond; g.Valid != want || g.Since < before || g.Token != 0 || w.driver.Caps().Fencing {
+		t.Errorf("granted for %v from %v after the call, with token %d, want %v and no token", g.Valid, g.Since.Sub(before), g.Token, want)
+	}
+	if r := w.renew(w.driver, g); r.Err != nil || r.Valid != g.Valid {
 		t.Errorf("renewal: %+v", r)
 	}
-	if info, err := w.driver.(driver.Inspector).Inspect(t.Context(), g.Name); err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "a" {
-		t.Errorf("Inspect: %+v, %v", info, err)
+	if holders := w.shown(w.driver); len(holders) != 1 || holders[0].Owner != "a" {
+		t.Errorf("Inspect shows %+v", holders)
 	}
 	if _, err := w.driver.Try(t.Context(), request("b")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Try of a held name: %v, want ErrHeld", err)
@@ -132,77 +156,35 @@ func TestSlowNodes(t *testing.T) {
 	w.release(w.other, w.take(w.other, request("c")))
 	w.wires[1].ReleaseReplies()
 	w.wires[4].ReleaseRequests()
-	w.eventually("a", 0)
-	w.eventually("b", 0)
-}
-
-// briefly is a store that lets its holds count for less than their TTL.
-type briefly struct {
-	driver.Forward
-	valid time.Duration
-}
-
-func (b briefly) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := b.Forward.Try(ctx, r)
-	g.Valid = b.valid
-	return g, err
-}
-
-func (b briefly) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	renewals := b.Forward.Renew(ctx, grants)
-	for i := range renewals {
-		renewals[i].Valid = b.valid
-	}
-	return renewals
-}
-
-// TestTrustOfVotes: a hold counts for no longer than its votes do.
-func TestTrustOfVotes(t *testing.T) {
-	const valid = bound / 2
-	w := newWorld(t, 1, patient)
-	var nodes []driver.Driver
-	for range 3 {
-		nodes = append(nodes, briefly{driver.Forward{Driver: memlock.NewStore(nil).Client()}, valid})
-	}
-	d := w.open(nodes, patient)
-	g := w.take(d, request("a"))
-	if g.Valid >= valid || g.Valid < valid*9/10 {
-		t.Errorf("P1: votes count for %v, and the hold for %v", valid, g.Valid)
-	}
-	if r := d.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid != g.Valid {
-		t.Errorf("P1: renewed votes count for %v, and the hold for %v, %v", valid, r.Valid, r.Err)
-	}
-	w.release(d, g)
+	w.votes("a", 0)
+	w.votes("b", 0)
 }
 
 // TestNoMajority: if three of five nodes cannot be reached, the error says so, and no vote is left.
 func TestNoMajority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5, nil)
-	for _, wire := range w.wires[:2] {
-		wire.Partition()
-	}
+	w.wires[0].Partition()
+	w.wires[1].Partition()
 	g := w.take(w.driver, request("a"))
 	w.release(w.driver, g)
 	w.wires[2].Partition()
-	_, err := w.driver.Try(t.Context(), request("b"))
-	if err == nil || errors.Is(err, driver.ErrHeld) {
+	if _, err := w.driver.Try(t.Context(), request("b")); err == nil || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Try without a majority: %v", err)
 	}
-	w.eventually("b", 0)
-	if _, err := w.driver.(driver.Inspector).Inspect(t.Context(), "orders/42"); err == nil {
+	w.votes("b", 0)
+	if _, err := w.driver.(driver.Operator).Inspect(t.Context(), "orders/42"); err == nil {
 		t.Error("Inspect shows a name without a majority")
 	}
 }
 
-// TestNoVoteLeft: an attempt that is refused takes back the votes that it had got, also those whose
+// TestNoVoteLeft: P6: an attempt that is refused takes back the votes that it had got, also those whose
 // answers come later.
 func TestNoVoteLeft(t *testing.T) {
 	w := newWorld(t, 5, patient)
 	w.take(w.other, request("a"))
-	w.eventually("a", 5)
-	// Two nodes have lost the vote of A.
-	for _, s := range w.stores[:2] {
+	w.votes("a", 5)
+	for _, s := range w.stores[:2] { // two nodes lose the vote of A
 		d := s.Client()
 		d.Release(t.Context(), []driver.Grant{{Request: request("a")}})
 		d.Close()
@@ -211,12 +193,12 @@ func TestNoVoteLeft(t *testing.T) {
 	if _, err := w.driver.Try(t.Context(), request("b")); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Try of a held name: %v, want ErrHeld", err)
 	}
-	w.eventually("b", 1) // at node 0 it is withdrawn; node 1 has given it, and nobody knows
+	w.votes("b", 1) // at node 0 it is withdrawn; node 1 has given it, and nobody knows
 	w.wires[1].ReleaseReplies()
-	w.eventually("b", 0)
+	w.votes("b", 0)
 }
 
-// TestGivenUp: a caller that gives up gets ErrUncertain, and what it asked for is withdrawn, also where it
+// TestGivenUp: P6: a caller that gives up gets ErrUncertain, and what it asked for is withdrawn, also where it
 // arrives after that.
 func TestGivenUp(t *testing.T) {
 	w := newWorld(t, 3, patient)
@@ -233,7 +215,7 @@ func TestGivenUp(t *testing.T) {
 		wire.ReleaseRequests()
 	}
 	w.release(w.driver, g)
-	w.eventually("a", 0)
+	w.votes("a", 0)
 	w.release(w.other, w.take(w.other, request("b")))
 }
 
@@ -243,7 +225,7 @@ func TestReleasedBitByBit(t *testing.T) {
 	r := request("a")
 	r.TTL = time.Hour // or the end of the votes would do
 	g := w.take(w.driver, r)
-	w.eventually("a", 5)
+	w.votes("a", 5)
 	cut := func(nodes ...int) {
 		for i, wire := range w.wires {
 			if wire.Heal(); slices.Contains(nodes, i) {
@@ -255,9 +237,9 @@ func TestReleasedBitByBit(t *testing.T) {
 	if err := w.driver.Release(t.Context(), []driver.Grant{g})[0]; err == nil || driver.Gone(err) {
 		t.Errorf("Release at two of five nodes: %v", err)
 	}
-	w.eventually("a", 3)
+	w.votes("a", 3)
 	cut(0, 1, 3, 4)
-	w.eventually("a", 2) // node 2 is told in the background
+	w.votes("a", 2) // node 2 is told in the background
 	if err := w.driver.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
 		t.Errorf("Release when the third of five nodes is there, but not the first two: %v", err)
 	}
@@ -268,7 +250,7 @@ func TestReleasedBitByBit(t *testing.T) {
 func TestReleaseOfForgottenVotes(t *testing.T) {
 	w := newWorld(t, 5, patient)
 	g := w.take(w.driver, request("a"))
-	w.eventually("a", 5)
+	w.votes("a", 5)
 	for i, s := range w.stores[:3] {
 		s.Advance(2 * bound) // the vote ends
 		d := s.Client()
@@ -282,124 +264,45 @@ func TestReleaseOfForgottenVotes(t *testing.T) {
 	for _, wire := range w.wires[3:] {
 		wire.ReleaseRequests()
 	}
-	w.eventually("a", 0)
+	w.votes("a", 0)
 }
 
-// TestRestoresVotes: a renewal restores the votes that nodes have lost, so that a hold outlives the loss of
-// every one of its first votes.
-func TestRestoresVotes(t *testing.T) {
-	w := newWorld(t, 5, patient)
-	g := w.take(w.driver, request("a"))
-	w.eventually("a", 5)
-	for i := range w.stores {
-		w.stores[i].Advance(2 * bound) // the vote ends
-		if r := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
-			t.Fatalf("renewal after node %d lost its vote: %v", i, r.Err)
-		}
-		w.eventually("a", 5)
+// answering is a store that refuses a first request, and whose answer to that comes late.
+type answering struct {
+	wrap.Forward
+	later   atomic.Bool
+	refused chan struct{}
+	goOn    chan struct{}
+}
+
+func (a *answering) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := a.Forward.Try(ctx, r)
+	if !a.later.Swap(true) {
+		close(a.refused)
+		<-a.goOn
 	}
-	w.release(w.driver, g)
-	w.eventually("a", 0)
+	return g, err
 }
 
-// TestNotRevived: a hold whose votes have ended everywhere is not renewed, although every node would give
-// its vote again.
-func TestNotRevived(t *testing.T) {
+// TestLateRefusal: P6: node 3 refuses A's request, and A hears of it only after a renewal has found no vote there.
+// The refusal does not speak for a later request, so the release leaves no vote.
+func TestLateRefusal(t *testing.T) {
 	w := newWorld(t, 3, patient)
-	r := request("a")
-	r.TTL = 500 * time.Millisecond
-	g := w.take(w.driver, r)
-	time.Sleep(2 * r.TTL)
-	if renewal := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; !errors.Is(renewal.Err, driver.ErrNotHeld) {
-		t.Errorf("renewal of a hold that has ended: %+v", renewal)
+	node := w.stores[2].Client()
+	slow := &answering{Forward: wrap.Forward{Driver: w.stores[2].Client()}, refused: make(chan struct{}), goOn: make(chan struct{})}
+	d := w.open([]driver.Driver{w.stores[0].Client(), w.stores[1].Client(), slow}, patient)
+	b, r := w.take(node, request("b")), request("a")
+	r.TTL = time.Hour // or the end of the votes would do
+	g := w.take(d, r)
+	<-slow.refused
+	w.release(node, b)
+	if r := w.renew(d, g); r.Err != nil {
+		t.Fatal(r.Err)
 	}
-	w.eventually("a", 0)
-}
-
-// voter is a store in memory that says in which life it is.
-type voter struct {
-	driver.Driver
-	life     atomic.Uint64
-	admitted atomic.Uint64 // a life
-	forgets  bool          // it is not durable
-}
-
-func (v *voter) Caps() driver.Caps {
-	c := v.Driver.Caps()
-	c.Ops = driver.OpVote
-	return c
-}
-
-func (v *voter) Vote(ctx context.Context, r driver.Request, life driver.Life) (driver.Grant, bool, error) {
-	g, err := v.Try(ctx, r)
-	return g, life == driver.Life(v.life.Load()), err
-}
-
-func (v *voter) Life(_ context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
-	life := v.life.Load()
-	return driver.Life(life), life == v.admitted.Load(), longest, nil
-}
-
-func (v *voter) Durable(context.Context) (bool, error) { return !v.forgets, nil }
-
-func (v *voter) Admit(_ context.Context, life driver.Life) error {
-	v.admitted.Store(uint64(life))
-	return nil
-}
-
-// TestRenewedInAnotherLife: P1: Suppose A holds a name, and two of three nodes restart without memory. A
-// request of A's that was under way for long takes the votes again, in their new life, beside votes for B
-// that they have forgotten. They renew A's votes, which must not count yet.
-func TestRenewedInAnotherLife(t *testing.T) {
-	voters := make([]*voter, 3)
-	drivers := make([]driver.Driver, len(voters))
-	for i := range voters {
-		v := &voter{Driver: memlock.NewStore(nil).Client()}
-		v.life.Store(1)
-		v.admitted.Store(1)
-		voters[i], drivers[i] = v, v
-	}
-	w := &world{TB: t}
-	d := w.open(drivers, &quorum.Options{NodeTimeout: bound, MaxTTL: 2 * bound})
-	g := w.take(d, request("a"))
-	renew := func() error { return d.Renew(t.Context(), []driver.Grant{g})[0].Err }
-	if err := renew(); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range voters[1:] {
-		v.life.Store(2)
-	}
-	if err := renew(); err == nil || driver.Gone(err) {
-		t.Errorf("renewed by two nodes that may have forgotten another's votes: %v", err)
-	}
-	for _, v := range voters[1:] {
-		v.admitted.Store(2)
-	}
-	if err := renew(); err != nil {
-		t.Errorf("renewed by nodes that count again: %v", err)
-	}
+	close(slow.goOn)
+	eventually(t, "three votes for A", func() bool { return w.renew(d, g).Err != nil || len(w.tokens("a")) == 3 })
 	w.release(d, g)
-}
-
-// forgetful is a store that may come back without its holds, and does not tell when.
-type forgetful struct{ driver.Driver }
-
-func (f forgetful) Caps() driver.Caps {
-	c := f.Driver.Caps()
-	c.Guarantees.Faults = map[driver.Fault]driver.Verdict{driver.StoreRestart: {Exclusion: driver.Breaks}}
-	return c
-}
-
-// TestForgetfulNode: P1: a node is refused whose restart could let two have a majority.
-func TestForgetfulNode(t *testing.T) {
-	nodes := func() []driver.Driver {
-		return []driver.Driver{memlock.NewStore(nil).Client(), forgetful{memlock.NewStore(nil).Client()}}
-	}
-	if _, err := quorum.New(nodes(), nil); err == nil || !strings.Contains(err.Error(), "may forget") {
-		t.Errorf("a node that forgets and does not tell: %v", err)
-	}
-	w := &world{TB: t}
-	w.open(nodes(), &quorum.Options{Durable: true})
+	w.votes("a", 0)
 }
 
 // TestBreak: an operator breaks by the number that Inspect shows, and the holder learns of it by its
@@ -408,128 +311,18 @@ func TestBreak(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5, nil)
 	g := w.take(w.driver, request("a"))
+	w.votes("a", 5)
 	w.wires[0].Partition()
-	operator := w.driver.(interface {
-		driver.Inspector
-		driver.Breaker
-	})
-	info, err := operator.Inspect(t.Context(), g.Name)
-	if err != nil || len(info.Holders) != 1 {
-		t.Fatalf("%+v, %v", info, err)
+	holders, breaker := w.shown(w.driver), w.driver.(driver.Operator)
+	if err := breaker.Break(t.Context(), g.Name, holders[0].Token+2); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("P4: Break with another token: %v", err)
 	}
-	token := info.Holders[0].Token
-	if err := operator.Break(t.Context(), g.Name, token+2); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Break with another token: %v", err)
-	}
-	if err := operator.Break(t.Context(), g.Name, token); err != nil {
+	if err := breaker.Break(t.Context(), g.Name, holders[0].Token); err != nil {
 		t.Fatalf("Break: %v", err)
 	}
-	if r := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; !errors.Is(r.Err, driver.ErrBroken) {
+	if r := w.renew(w.driver, g); !errors.Is(r.Err, driver.ErrBroken) {
 		t.Errorf("renewal of a broken hold: %+v", r)
 	}
 	w.wires[0].Heal()
-	w.eventually("a", 0)
-}
-
-// TestDrift: the validity of a grant is the TTL less the drift, and counts from before the first request.
-func TestDrift(t *testing.T) {
-	w := newWorld(t, 3, nil)
-	before := driver.HostClock.Now()
-	g := w.take(w.driver, request("a"))
-	if want := bound - bound/100 - 2*time.Millisecond; g.Valid != want || g.Since < before {
-		t.Errorf("valid for %v from %v after the call, want %v", g.Valid, g.Since.Sub(before), want)
-	}
-	if g.Token != 0 || w.driver.Caps().Fencing {
-		t.Errorf("a grant of nodes that share nothing has token %d", g.Token)
-	}
-}
-
-func TestBadInput(t *testing.T) {
-	a := memlock.NewStore(nil).Client()
-	for what, o := range map[string]struct {
-		drivers []driver.Driver
-		options quorum.Options
-	}{
-		"no node":            {},
-		"a nil":              {drivers: []driver.Driver{a, nil}},
-		"a node twice":       {drivers: []driver.Driver{a, a}},
-		"too many":           {drivers: make([]driver.Driver, 16)},
-		"a negative timeout": {[]driver.Driver{a}, quorum.Options{NodeTimeout: -1}},
-		"a short poll":       {[]driver.Driver{a}, quorum.Options{Poll: 1}},
-	} {
-		if _, err := quorum.New(o.drivers, &o.options); err == nil {
-			t.Errorf("%s is taken", what)
-		}
-	}
-	d, err := quorum.New([]driver.Driver{a}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Try(t.Context(), driver.Request{Mode: driver.Slot, Slots: 2, Permits: 1}); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("a semaphore: %v", err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := d.Close(); !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("closed twice: %v", err)
-	}
-	if _, err := d.Try(t.Context(), request("a")); !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Try of a closed driver: %v", err)
-	}
-}
-
-// TestContention: clients that want one name exclude each other, and each gets it in the end.
-func TestContention(t *testing.T) {
-	w := newWorld(t, 5, nil)
-	var inside, total int // the lock guards them
-	done := make(chan error)
-	const clients, turns = 4, 25
-	for c := range clients {
-		go func() {
-			done <- func() error {
-				for i := range turns {
-					r := request(fmt.Sprint(c, "/", i))
-					var g driver.Grant
-					var err error
-					for end := time.Now().Add(bound); ; time.Sleep(time.Duration(1+c) * time.Millisecond) {
-						if g, err = w.other.Try(w.Context(), r); err == nil {
-							break
-						}
-						if r.Owner += "+"; !errors.Is(err, driver.ErrHeld) || time.Now().After(end) {
-							return err
-						}
-					}
-					if inside++; inside != 1 {
-						return errors.New("two are inside")
-					}
-					total++
-					inside--
-					if err := w.other.Release(w.Context(), []driver.Grant{g})[0]; err != nil {
-						return err
-					}
-				}
-				return nil
-			}()
-		}()
-	}
-	for range clients {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	if total != clients*turns {
-		t.Errorf("%d turns, want %d", total, clients*turns)
-	}
-}
-
-// TestNothing: to renew or release nothing takes no time.
-func TestNothing(t *testing.T) {
-	w := newWorld(t, 3, nil)
-	if r := w.driver.Renew(t.Context(), nil); len(r) != 0 {
-		t.Errorf("renewals of nothing: %v", r)
-	}
-	if errs := w.driver.Release(t.Context(), nil); len(errs) != 0 {
-		t.Errorf("releases of nothing: %v", errs)
-	}
+	w.votes("a", 0)
 }

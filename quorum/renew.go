@@ -4,280 +4,120 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// renewing is one call of Renew.
+// renewing is the renewal of one hold. The hold's mutex guards it.
 type renewing struct {
-	q         *quorum
-	grants    []driver.Grant
-	holds     []*hold
-	done      chan struct{} // closed when every renewal is decided
-	mu        sync.Mutex
-	votes     []vote.Renewal
-	results   []driver.Renewal
-	errs      [][]error // by grant and node
-	undecided int
+	*hold
+	of   driver.Grant
+	vote vote.Renewal
+	errs []error             // by node
+	done chan driver.Renewal // gets the outcome
 }
-
-// errUndecided is the outcome of a renewal that is under way.
-var errUndecided = errors.New("no answer yet")
 
 // Renew implements driver.Driver. It returns when a majority has renewed or refused each hold.
 func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	r := &renewing{
-		q: q, grants: grants, holds: make([]*hold, len(grants)), done: make(chan struct{}),
-		votes: make([]vote.Renewal, len(grants)), results: make([]driver.Renewal, len(grants)),
-		errs: make([][]error, len(grants)), undecided: len(grants),
-	}
-	err := q.alive(ctx)
-	ttl := time.Duration(0)
-	now := q.clock.Now()
-	for i, g := range grants {
-		if r.results[i].Err = err; err == nil {
-			r.results[i].Err = errUndecided
+	results := make([]driver.Renewal, len(grants))
+	if err := q.enter(ctx); err != nil {
+		for i := range results {
+			results[i].Err = err
 		}
-		r.holds[i], r.errs[i] = q.holdOf(g), make([]error, len(q.nodes))
-		r.holds[i].mu.Lock()
-		r.votes[i] = q.rules.Renew(g.TTL, r.holds[i].until, now)
-		r.holds[i].mu.Unlock()
-		if ttl == 0 || g.TTL < ttl {
+		return results
+	}
+	defer q.calls.Done()
+	all, ttl, now := make([]*renewing, len(grants)), time.Duration(0), q.clock.Now()
+	for i, g := range grants {
+		r := &renewing{hold: q.holdOf(g), of: g, errs: make([]error, len(q.nodes)), done: make(chan driver.Renewal, 1)}
+		r.mu.Lock()
+		r.vote = q.rules.Renew(g.TTL, r.until, now)
+		r.mu.Unlock()
+		if all[i] = r; ttl == 0 || g.TTL < ttl {
 			ttl = g.TTL
 		}
 	}
-	if err != nil || len(grants) == 0 {
-		return r.results
+	if len(grants) > 0 {
+		q.each(q.rules.All(), q.patience(ttl), func(ctx context.Context, n *node) { n.renewAll(ctx, all) })
 	}
-	q.all(q.patience(ttl), r.ask)
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	results := slices.Clone(r.results)
-	for i := range results {
-		if results[i].Err == errUndecided {
+	for i, r := range all {
+		select {
+		case results[i] = <-r.done:
+		case <-ctx.Done():
 			results[i].Err = ctx.Err()
 		}
 	}
 	return results
 }
 
-// ask has one node renew all holds, and restore the votes that it has lost.
-func (r *renewing) ask(ctx context.Context, n *node) {
-	parts := make([]driver.Grant, len(r.grants))
-	for i, g := range r.grants {
-		r.holds[i].mu.Lock()
-		if r.holds[i].token != 0 {
-			parts[i] = r.holds[i].raise(n.index, g)
-		} else {
-			parts[i], _ = r.holds[i].grant(n.index, g)
-		}
-		r.holds[i].mu.Unlock()
+// renewAll has the node renew all holds. P1: the node is asked for its life after its answers, because the same
+// life now is the same life then. A node that restarted without memory may have given the vote again, to a
+// request that was under way for long, and renews it: that vote must not count.
+func (n *node) renewAll(ctx context.Context, all []*renewing) {
+	parts := make([]driver.Grant, len(all))
+	for i, r := range all {
+		r.mu.Lock()
+		parts[i] = r.renewed(n.index, r.of)
+		r.mu.Unlock()
 	}
 	renewals := n.renew(ctx, parts)
-	memory := n.lived(ctx)
-	now := r.q.clock.Now()
-	for i := range renewals {
-		kept := vote.Unknown
+	memory, _ := n.learn(ctx)
+	for i, r := range all {
+		reply := vote.Reply{Memory: memory}
 		switch err := renewals[i].Err; {
 		case err == nil:
-			kept = vote.Renewed
+			reply.Answer, reply.Valid = vote.Given, renewals[i].Valid
 		case errors.Is(err, driver.ErrBroken):
-			kept = vote.Broken
+			reply.Answer = vote.Broken
 		case driver.Gone(err):
-			kept = vote.Gone
+			reply.Answer = vote.Refused
 		}
 		r.mu.Lock()
-		r.errs[i][n.index] = renewals[i].Err
-		if kept == vote.Renewed {
-			r.votes[i].Trust(renewals[i].Valid)
-		}
-		step := r.votes[i].Answer(n.index, kept, memory, now)
+		r.errs[n.index] = renewals[i].Err
+		r.do(r.vote.Answer(n.index, reply, n.q.clock.Now()))
 		r.mu.Unlock()
-		r.do(i, step)
 	}
 }
 
-// do does what the vote on one hold says.
-func (r *renewing) do(i int, step vote.Step) {
+// do does what the vote says.
+func (r *renewing) do(step vote.Step) {
 	switch step.Do {
 	case vote.Extend:
-		h := r.holds[i]
-		r.mu.Lock()
-		until, valid := r.votes[i].Until(), vote.Valid(r.votes[i].TTL)
-		r.mu.Unlock()
-		h.mu.Lock()
-		h.until = max(h.until, until)
-		h.mu.Unlock()
-		r.decide(i, driver.Renewal{Since: r.votes[i].Sent, Valid: valid})
-		r.restore(i, step.Nodes)
-	case vote.Restore:
-		r.restore(i, step.Nodes)
-	case vote.Write:
-		r.write(i, step.Nodes)
+		r.until = max(r.until, r.vote.Until())
+		r.done <- driver.Renewal{Since: r.vote.Sent, Valid: vote.Valid(r.vote.TTL)}
 	case vote.Lose:
-		r.decide(i, driver.Renewal{Err: r.gone(i)})
-		r.q.forget(r.holds[i], r.grants[i])
+		err := driver.ErrNotHeld
+		if r.vote.Broken != 0 {
+			err = driver.ErrBroken
+		}
+		if r.done <- (driver.Renewal{Err: err}); !r.foreign && !r.over {
+			lost := r.of
+			lost.MinHold = 0
+			r.until = min(r.until, r.q.clock.Now())
+			r.withdraw(lost)
+		}
 	case vote.Fail:
-		r.decide(i, driver.Renewal{Err: r.failure(i)})
+		r.done <- driver.Renewal{Err: fmt.Errorf("renewed by %d of %d nodes: %v", r.vote.Counted.Len(), len(r.errs), errors.Join(r.errs...))}
+	}
+	if !r.over && !r.foreign {
+		r.q.each(step.Nodes, r.q.patience(r.of.TTL), r.restore)
 	}
 }
 
-// decide sets the outcome of one renewal.
-func (r *renewing) decide(i int, result driver.Renewal) {
+// restore asks a node for its vote again.
+func (r *renewing) restore(ctx context.Context, n *node) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.results[i] = result
-	if r.undecided--; r.undecided == 0 {
-		close(r.done)
-	}
-}
-
-// gone returns why a hold is lost.
-func (r *renewing) gone(i int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.votes[i].Broken != 0 {
-		return driver.ErrBroken
-	}
-	return driver.ErrNotHeld
-}
-
-// failure returns why a hold could not be renewed. The error is not that of one node that does not have
-// the vote.
-func (r *renewing) failure(i int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	errs := slices.Clone(r.errs[i])
-	for n, err := range errs {
-		if driver.Gone(err) || errors.Is(err, driver.ErrHeld) {
-			errs[n] = errors.New(err.Error())
-		}
-	}
-	return fmt.Errorf("renewed by %d of %d nodes: %w", r.votes[i].Counted.Len(), len(r.q.nodes), errors.Join(errs...))
-}
-
-// restore asks nodes for their votes again, in the background.
-func (r *renewing) restore(i int, nodes vote.Set) {
-	h := r.holds[i]
-	for _, n := range r.q.nodes {
-		if !nodes.Has(n.index) {
-			continue
-		}
-		r.q.spawn(func() {
-			h.mu.Lock()
-			if h.over { // released
-				h.mu.Unlock()
-				r.restored(i, n, vote.Refused, vote.Memory{}, driver.ErrNotHeld)
-				return
-			}
-			h.begin(vote.Of(n.index))
-			now := r.q.clock.Now()
-			request := r.grants[i].Request
-			request.Tokens = 1
-			request.MinHold = max(0, request.MinHold-now.Sub(h.taken))
-			h.mu.Unlock()
-			ctx, cancel := r.q.within(r.q.patience(request.TTL))
-			defer cancel()
-			g, answer, memory, err := n.try(ctx, request)
-			h.mu.Lock()
-			h.answered(n.index, g, answer)
-			over := h.over
-			part, may := h.grant(n.index, driver.Grant{Request: request})
-			h.mu.Unlock()
-			if over && may {
-				n.owe(h, part)
-			}
-			if answer == vote.Refused && !errors.Is(err, driver.ErrHeld) && !driver.Gone(err) {
-				answer = vote.Lost // it may give its vote later
-			}
-			if answer == vote.Given {
-				r.mu.Lock()
-				r.votes[i].Trust(g.Valid)
-				r.mu.Unlock()
-			}
-			r.restored(i, n, answer, memory, err)
-		})
-	}
-}
-
-// restored takes in a node's answer to the request for its vote.
-func (r *renewing) restored(i int, n *node, answer vote.Answer, m vote.Memory, err error) {
-	r.mu.Lock()
-	r.errs[i][n.index] = err
-	step := r.votes[i].Restored(n.index, answer, m, r.q.clock.Now())
+	request := r.of.Request
+	request.Tokens, request.MinHold = 1, max(0, request.MinHold-r.q.clock.Now().Sub(r.taken))
+	ask := !r.over && r.ballots[n.index].Ask()
 	r.mu.Unlock()
-	r.do(i, step)
-}
-
-// write has nodes that have restored their votes record the token.
-func (r *renewing) write(i int, nodes vote.Set) {
-	h := r.holds[i]
-	for _, n := range r.q.nodes {
-		if !nodes.Has(n.index) {
-			continue
-		}
-		h.mu.Lock()
-		part := h.raise(n.index, r.grants[i])
-		h.mu.Unlock()
-		wrote := func(err error) {
-			r.mu.Lock()
-			r.errs[i][n.index] = err
-			step := r.votes[i].Wrote(n.index, err == nil, r.q.clock.Now())
-			r.mu.Unlock()
-			r.do(i, step)
-		}
-		ok := r.q.spawn(func() {
-			ctx, cancel := r.q.within(r.q.patience(part.TTL))
-			defer cancel()
-			wrote(n.renew(ctx, []driver.Grant{part})[0].Err)
-		})
-		if !ok {
-			wrote(driver.ErrClosed)
-		}
-	}
-}
-
-// forget withdraws the votes that are left of a hold which is lost.
-func (q *quorum) forget(h *hold, g driver.Grant) {
-	g.MinHold = 0
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.foreign {
+	if !ask {
 		return
 	}
-	h.over, h.until = true, min(h.until, q.clock.Now())
-	for i, n := range q.nodes {
-		if part, ok := h.grant(i, g); ok {
-			n.owe(h, part)
-		}
-	}
-}
-
-// renew has the node renew holds, and record their tokens, if they have some.
-func (n *node) renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	renewals := make([]driver.Renewal, len(grants))
-	d, err := n.get(ctx)
-	if err == nil {
-		renew := d.Renew
-		if n.q.rules.Tokens {
-			renew = driver.Forward{Driver: d}.Raise
-		}
-		renewals = renew(ctx, grants)
-	}
-	for i := range renewals {
-		if err != nil {
-			renewals[i].Err = err
-		} else if e := renewals[i].Err; e != nil {
-			renewals[i].Err = fmt.Errorf("node %s: %w", n.name, e)
-		}
-	}
-	return renewals
+	g, reply, _ := n.vote(ctx, request)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answered(n, g, reply.Answer)
 }

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -63,39 +62,5 @@ func TestBlockEnds(t *testing.T) {
 				t.Errorf("P3: the next token is %d, not %d", next.Token-g.Token, c.used)
 			}
 		})
-	}
-}
-
-// TestBlockOfAHandOver: a hold that is handed over has the tokens that its owner asked for
-// last, and its news says so, and whether others are queued behind it.
-func TestBlockOfAHandOver(t *testing.T) {
-	p := newPlainTest(t)
-	g := p.take(p.request("holder"))
-	first, second := p.request("first"), p.request("second")
-	for _, req := range []driver.Request{first, second} {
-		if _, err := p.Enqueue(p.Context(), req); !errors.Is(err, driver.ErrHeld) {
-			t.Fatal(err)
-		}
-	}
-	first.Tokens = tokenBlock
-	if _, err := p.Enqueue(p.Context(), first); !errors.Is(err, driver.ErrHeld) {
-		t.Fatal(err)
-	}
-	for _, want := range []struct {
-		req       driver.Request
-		block     int
-		contended bool
-	}{{first, tokenBlock, true}, {second, 1, false}} {
-		p.clock.advance(p, time.Millisecond)
-		p.release(g, nil)
-		next, err := p.Wait(p.Context(), want.req)
-		if err != nil || next.Block != want.block || next.Contended != want.contended || next.Token <= g.Token {
-			t.Errorf("after token %d %s has %+v, %v", g.Token, want.req.Owner, next, err)
-		}
-		again, err := p.Enqueue(p.Context(), want.req)
-		if err != nil || again.Block != want.block || again.Contended != want.contended || again.Token != next.Token {
-			t.Errorf("asked again, %s has %+v, %v", want.req.Owner, again, err)
-		}
-		g = next
 	}
 }

@@ -73,9 +73,6 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
 	rest = rest[:len(rest)-1]
-	if queue {
-		rest = c.appendNear(rest, keys[0])
-	}
 	args := []string{string(c.appendPlain(nil, req)), string(rest), ""}
 	if !first || !mayBePlain(req) {
 		args = args[:2]
@@ -84,7 +81,7 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 }
 
 // asked reads the reply to it.
-func (c *client) asked(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
+func (c *client) asked(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -145,7 +142,7 @@ func statusError(value any) error {
 			return driver.ErrBroken
 		}
 	case string:
-		return Explain(&ServerError{strings.TrimPrefix(v, "ERR ")})
+		return Explain(&ServerError{Text: strings.TrimPrefix(v, "ERR ")})
 	}
 	return errUnexpected(value)
 }
@@ -177,7 +174,7 @@ func (c *client) batchOf(
 		return errs
 	}
 	size := batchSize
-	if c.caps.Ops.Has(driver.OpShard) {
+	if c.cluster {
 		size = 1 // all keys of a script must have one hash slot
 	}
 	var commands []Command
@@ -230,7 +227,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}))
 }
 
-// Raise implements driver.Raiser.
+// Raise implements vote.Raiser.
 func (c *client) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
 	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), raiseScript, grants, func(g *driver.Grant) []string {
@@ -312,11 +309,11 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		return driver.Grant{}, reply.short
 	}
 	g.Mode, g.Token, g.Handle = driver.Shared, driver.Token(number(fields, 1)), nil
-	g.Since, g.Valid = sent, g.TTL
+	g.Since, g.Valid, g.Claim = sent, g.TTL, false
 	return g, nil
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err

@@ -1,11 +1,13 @@
 package redislock
 
-import "context"
+import (
+	"context"
 
-// Conn is what this package needs of a Redis client library. All methods MUST be safe for concurrent
-// use.
-//
-// Abilities that only some deployments need are interfaces of their own, which a Conn MAY implement.
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
+)
+
+// Conn is what a driver needs of a client of Redis. [Dial] makes one; packages beside this one make it of a
+// client that a program has. All methods MUST be safe for concurrent use.
 type Conn interface {
 	// Do sends the commands, at least one, in one go and returns as many replies. Commands with the
 	// same key, or without one, MUST be carried out in order, and sent on one connection: WAIT covers
@@ -20,86 +22,46 @@ type Conn interface {
 	// however long that takes, and then call deliver with "", because messages may have been lost
 	// meanwhile. deliver does not block. When stop has returned, deliver MUST NOT be called any more.
 	//
-	// In a cluster it is an ordinary channel: each node passes on what is published on any. See Sharded.
+	// In a cluster it is an ordinary channel: each node passes on what is published on any.
 	Subscribe(ctx context.Context, channel string, deliver func(message string)) (stop func(), err error)
 
 	// Close ends the connections, unless they are not the Conn's own.
 	Close() error
 }
 
-// Reserver is a Conn that reserves connections for renewals and releases. Without it these are sent
-// by Conn.Do: if they wait there behind other requests, a busy program may lose its leases.
-type Reserver interface {
-	// Reserve is called at most once. It returns a function like Conn.Do, for renewals and releases,
-	// which can be used until Close.
-	Reserve() func(ctx context.Context, commands []Command) []Reply
-}
-
-// Listener is a Conn to one server, or to one at a time, that can be subscribed to many channels on one
-// connection. Without it waiters of the layout Redisson poll only.
-type Listener interface {
-	// Listen returns a connection for subscriptions. Heard is called with each message, and with ""
-	// when the server has confirmed a channel, one call at a time. It does not block. When the
-	// connection has been closed, heard MUST NOT be called any more.
-	Listen(ctx context.Context, heard func(channel, message string)) (Listening, error)
-}
-
-// Listening is a connection for subscriptions. One goroutine uses it at a time, but Close MAY be called
-// beside the others.
-type Listening interface {
-	// Subscribe and Unsubscribe send the channels, at least one, to the server. After an error the
-	// caller closes the connection.
-	Subscribe(ctx context.Context, channels ...string) error
-	Unsubscribe(ctx context.Context, channels ...string) error
-	// Lost returns a channel that is closed when the connection is lost, or when the server has refused
-	// a subscription.
-	Lost() <-chan struct{}
-	Close()
-}
-
-// ShardSubscriber is a Conn to a cluster that can be subscribed to any sharded channel. Without it waiters
-// for which servers publish there poll only.
-type ShardSubscriber interface {
+// Clustered is a Conn to a cluster, as Dial makes it: to servers each of which has a part of the keys.
+type Clustered interface {
+	Conn
+	// Parts returns the servers that have keys at the moment.
+	Parts() []string
+	// Part returns the server that has the key at the moment, or "" if none is known.
+	Part(key string) string
 	// SubscribeShard is like Conn.Subscribe, for a sharded channel: it is that of the server which has the
 	// channel's hash slot, also when the slot has moved.
 	SubscribeShard(ctx context.Context, channel string, deliver func(message string)) (stop func(), err error)
 }
 
-// ShardListener is a Conn to a cluster that can be subscribed to many sharded channels, on one connection to each
-// server. Without it waiters of the layout Redisson poll only, where servers publish on such channels.
-type ShardListener interface {
-	// ListenShards is like Listener.Listen, for sharded channels, each of which is at the server that has its hash
-	// slot. It counts as lost, too, when a slot has moved.
-	ListenShards(ctx context.Context, heard func(channel, message string)) (Listening, error)
-}
+// Command is one command: its name and arguments are Args. Key says which node of a cluster gets it: all keys of
+// the command have its hash slot; "": any node will do. Part names the node, whatever the key: see Clustered;
+// "": that of the key.
+type Command = wire.Command
 
-// Command is one command.
-type Command struct {
-	Args []string
-	// Key says which node of a cluster gets the command: all keys of the command have its hash slot.
-	// "": any node will do.
-	Key string
-	// Part says which node gets the command, whatever its key: see Partitioned. "": that of the key.
-	Part string
-}
-
-// Reply is the reply to one command.
-type Reply struct {
-	Value any // string, int64, []any of these, or nil
-	// Err is a *ServerError if the server refused. After any other error nobody knows whether the
-	// server has carried out the command.
-	Err error
-
-	// short says why what the command has written does not count: too few replicas have acknowledged
-	// it. It is nil for commands that need not be acknowledged.
-	short error
-}
+// Reply is the reply to one command. Value is a string, an int64, a []any of these, or nil. Err is a *ServerError
+// if the server refused. After any other error nobody knows whether the server has carried out the command.
+type Reply = wire.Reply
 
 // ServerError is an error that the server replied. The server has not carried out the command; of a
-// script, it may have carried out the steps before the error.
-type ServerError struct {
-	Text string // begins with the error's code, such as NOAUTH; ERR is left out
-}
+// script, it may have carried out the steps before the error. Text begins with the error's code, such as
+// NOAUTH, which Code returns; ERR is left out.
+type ServerError = wire.ServerError
 
-// Error returns the server's text.
-func (e *ServerError) Error() string { return e.Text }
+// ErrFailover says that servers of a deployment answer, but the one that is needed does not, or takes no
+// writes. Another may take over from it within seconds.
+var ErrFailover = wire.ErrFailover
+
+// reserver is a Conn that sends renewals and releases by a connection of their own (P2). Over a Conn that is none
+// they may wait behind other requests.
+type reserver interface {
+	// Reserve is called at most once. It returns a function like Conn.Do, which can be used until Close.
+	Reserve() func(ctx context.Context, commands []Command) []Reply
+}

@@ -1,9 +1,12 @@
 package redislock
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -72,16 +75,22 @@ func TestKeysEnd(t *testing.T) {
 // TestKeysAreDeclared: scripts use no keys but those that they declare, which is what a cluster wants.
 func TestKeysAreDeclared(t *testing.T) {
 	p := newPlainTest(t)
-	monitor := dialResp(t, p.clock.conn.address)
+	monitor, err := net.Dial("tcp", p.clock.conn.address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer monitor.Close()
-	monitor.do(t, "MONITOR")
+	seen := bufio.NewScanner(monitor)
+	if io.WriteString(monitor, "MONITOR\r\n"); !seen.Scan() {
+		t.Fatal(seen.Err())
+	}
 	g := p.take(p.request("holder"))
 	p.enqueue(p.client, "a")
 	p.enqueue(p.client, "b")
 	p.enqueue(p.client, "a")
 	p.Renew(t.Context(), []driver.Grant{g})
 	p.release(g, nil)
-	g, err := p.Wait(t.Context(), driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second})
+	g, err = p.Wait(t.Context(), driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,21 +104,21 @@ func TestKeysAreDeclared(t *testing.T) {
 	words := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	declared, used := map[string]bool{}, map[string]int{}
 	for {
-		line, err := receive(monitor.in)
-		if err != nil {
-			t.Fatal(err)
+		if !seen.Scan() {
+			t.Fatal(seen.Err())
 		}
-		if strings.Contains(line.(string), `"the end"`) {
+		line := seen.Text()
+		if strings.Contains(line, `"the end"`) {
 			break
 		}
-		args := words.FindAllString(line.(string), -1)
+		args := words.FindAllString(line, -1)
 		for i := range args {
 			if args[i], err = strconv.Unquote(args[i]); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
 		}
 		switch command := strings.ToUpper(args[0]); {
-		case !strings.Contains(line.(string), " lua]"):
+		case !strings.Contains(line, " lua]"):
 			if command == "EVALSHA" || command == "EVAL" {
 				n, _ := strconv.Atoi(args[2])
 				declared = map[string]bool{clockKey: true} // of this test

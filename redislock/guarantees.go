@@ -44,6 +44,40 @@ var guarantees = driver.Guarantees{
 	}),
 }
 
+// guaranteesOf returns the guarantees of a deployment.
+func guaranteesOf(d deployment) driver.Guarantees {
+	g := guarantees
+	g.Faults = maps.Clone(guarantees.Faults)
+	if d == oneServer {
+		return g
+	}
+	const lost = "Replication is asynchronous, so a replica that takes over may not know a hold that was acknowledged: two holders, until the first one's next renewal. "
+	if d == withSentinels {
+		g.Summary = "The memory and the wall clock of the primary that the sentinels name. A fail-over loses what its replicas have not been sent yet."
+		g.Faults[driver.Failover] = driver.Verdict{
+			Exclusion: driver.Breaks, Tokens: driver.Breaks,
+			Note: lost + "Clients follow within a second of the sentinels' agreement; a fail-over that an operator orders loses what the old primary grants until then. The new primary's wall clock may be behind: then tokens go back. Guard the resource with the token, and keep the clocks together",
+		}
+		g.Faults[driver.Partition] = driver.Verdict{
+			Exclusion: driver.Breaks, Tokens: driver.Breaks,
+			Note: "a holder that is cut off alone stops trusting before the server lets the next one in. If the old primary is cut off together with clients and without a majority of the sentinels, both primaries grant, until those clients hear of the new one: set min-replicas-to-write 1 and a short min-replicas-max-lag, and guard the resource with the token",
+		}
+	}
+	if d == clustered {
+		g.Summary = "The memory and the wall clock of the master that has the name's hash slot. A fail-over loses what its replicas have not been sent yet."
+		g.Tokens = "The wall clock of the name's master in microseconds, and the last token of each name until ten minutes after its last use, which moves with the name when its slot does."
+		g.Faults[driver.Failover] = driver.Verdict{
+			Exclusion: driver.Breaks, Tokens: driver.Breaks,
+			Note: lost + "The new master's wall clock may be behind: then tokens go back. Other masters' names are not touched. Guard the resource with the token, and keep the clocks together",
+		}
+		g.Faults[driver.Partition] = driver.Verdict{
+			Exclusion: driver.Breaks, Tokens: driver.Breaks,
+			Note: "a holder that is cut off alone stops trusting before the server lets the next one in. A master that is cut off together with clients grants until cluster-node-timeout is over, and a replica may have taken over by then: guard the resource with the token",
+		}
+	}
+	return g
+}
+
 // acknowledged returns the guarantees where n replicas must acknowledge each grant and renewal.
 func acknowledged(g driver.Guarantees, n int) driver.Guarantees {
 	g.Summary += fmt.Sprintf(" Grants and renewals count when %d of its replicas have them in memory.", n)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	infos, err := c.inspect(ctx, name)
 	if err != nil {
@@ -61,7 +61,7 @@ func info(name string, fields []any) driver.Info {
 	return info
 }
 
-// List implements driver.Inspector. It scans all keys of the server, so it takes time in proportion
+// List implements driver.Operator. It scans all keys of the server, so it takes time in proportion
 // to their number; other requests are served meanwhile.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return c.list(ctx, prefix, c.layout.pattern(prefix), c.layout.name, c.inspect)

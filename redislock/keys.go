@@ -20,7 +20,6 @@ import (
 //	PREFIX:store          which store this is
 //	PREFIX:memory         what the server remembers of its life: see vote.go
 //	PREFIX:wake:CLIENT    the channel of a client
-//	PREFIX:wake:CLIENT{TAG}  in a cluster, its channel at the server that has the slot of TAG
 type layout struct{ prefix string }
 
 var (

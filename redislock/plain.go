@@ -11,9 +11,10 @@ import (
 
 // A plain hold is exclusive, has one token and no minimum, and nobody waits for its name. It is a
 // member of the record, a sorted set, and begins with its owner. So a short script takes it, and the
-// command ZREM releases it: scripts are most of what a lock costs a server.
+// command ZREM releases it: scripts are most of what a lock costs a server. A pair by the scripts that know the
+// queue takes a lone caller 2.5 times as long, and the server 5 times.
 //
-// ZREM deletes this very member or none, in one step, so it frees no other hold (P4). Suppose A has a
+// ZREM deletes this very member or none, in one step, so it frees no other hold (P4). A has a
 // plain hold and releases it:
 //
 //   - Nobody came. The member is deleted, the last token stays in the record (P3), and there is nobody
@@ -63,7 +64,7 @@ type single struct {
 }
 
 // do sends the command with n arguments.
-func (s *single) do(ctx context.Context, l route, n int, key string) Reply {
+func (s *single) do(ctx context.Context, l route, n int, key string) answer {
 	s.command[0] = Command{Args: s.args[:n:n], Key: key}
 	return l.do(ctx, s.command[:])[0]
 }
@@ -94,7 +95,7 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 }
 
 // plainReply returns what take.lua has replied to a request that was sent at an instant.
-func (c *client) plainReply(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
+func (c *client) plainReply(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // waiter is an owner that may have a place in the queue.
@@ -19,16 +18,7 @@ type waiter struct {
 	request driver.Request
 	// news has the grant of a hand-over, or one without token if the waiter should ask again.
 	news chan driver.Grant
-	// spin has the pauses before the polls of a client that spins.
-	spin pause.Backoff
 }
-
-// The pauses of a waiter that spins double from the first to the longest. The longest is far below
-// two polls, so that the waiter confirms its place and renews a claim in time.
-const (
-	firstSpin   = 2 * time.Millisecond
-	longestSpin = 128 * time.Millisecond
-)
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -38,9 +28,6 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 		c.removeWaiter(req.Owner)
 	} else {
 		c.contention.note(req.Name, c.clock.Now())
-		if c.sharded != nil {
-			c.sharded.Join(c.layout.record(req.Name), c.nearChannel, c.receive)
-		}
 	}
 	return g, err
 }
@@ -85,23 +72,11 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
-	spin := time.Duration(0)
-	if w != nil {
-		spin = w.spin.Next()
-	}
 	c.mu.Unlock()
 	if w == nil {
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells why
 	}
-	var spun <-chan time.Time
-	if c.id == "" {
-		timer := time.NewTimer(spin)
-		defer timer.Stop()
-		spun = timer.C
-	}
 	select {
-	case <-spun:
-		return driver.Grant{}, driver.ErrHeld
 	case g := <-w.news:
 		// A grant that was under way for longer than its claim is worth nothing.
 		now := c.clock.Now()
@@ -126,7 +101,7 @@ func (c *client) addWaiter(req driver.Request) bool {
 		w.request = req // its tokens or its note may have changed
 		return false
 	}
-	c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1), spin: pause.Backoff{Min: firstSpin, Max: min(longestSpin, c.caps.PollInterval())}}
+	c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1)}
 	return true
 }
 

@@ -86,11 +86,11 @@ func TestLateNews(t *testing.T) {
 	}
 }
 
-// silence ends all subscriptions of a server, as a connection that breaks does, and returns when the
-// server knows that nobody is subscribed to the client's channel.
-func silence(t *testing.T, admin *respConn, c *client) {
+// silence ends the subscription of a client, as a connection that breaks does, and returns when the server knows
+// that nobody is subscribed to the client's channel.
+func silence(t *testing.T, admin *respConn, c *client, stop func()) {
 	t.Helper()
-	admin.do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	stop()
 	for admin.do(t, "PUBLISH", c.layout.channel(c.id), "s").(int64) != 0 {
 	}
 }
@@ -128,7 +128,7 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 			if c.confirms {
 				ask(broken, "broken")
 			}
-			silence(t, admin, broken)
+			silence(t, admin, broken, broken.unsubscribe)
 			ask(broken, "broken")
 			if c.dies {
 				stop, err := broken.conn.Subscribe(ctx, broken.layout.channel(broken.id), broken.receive)
@@ -136,8 +136,7 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 					t.Fatal(err)
 				}
 				ask(broken, "broken")
-				silence(t, admin, broken)
-				stop()
+				silence(t, admin, broken, stop)
 			}
 			ask(open(t, dialResp(t, server.Addr), nil), "next")
 			if err := holder.Release(ctx, []driver.Grant{g})[0]; err != nil {
@@ -155,39 +154,5 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 				t.Errorf("P7: a waiter without news of its grant asked and got %+v, %v", got, err)
 			}
 		})
-	}
-}
-
-// TestDeadWaiterIsSkipped: nobody is subscribed to the channel of the first waiter.
-func TestDeadWaiterIsSkipped(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	a, dead, b := open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil)
-	ctx := t.Context()
-	g, err := a.Try(ctx, driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dead.Enqueue(ctx, driver.Request{Name: "n", Owner: "dead", TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
-		t.Fatal(err)
-	}
-	req := driver.Request{Name: "n", Owner: "b", TTL: 10 * time.Second}
-	if _, err := b.Enqueue(ctx, req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatal(err)
-	}
-	dead.Close()
-	for { // the server may not know yet
-		if n, _ := a.conn.(*respConn).do(t, "PUBLISH", dead.layout.channel(dead.id), "s").(int64); n == 0 {
-			break
-		}
-	}
-	if err := a.Release(ctx, []driver.Grant{g})[0]; err != nil {
-		t.Fatal(err)
-	}
-	info, err := a.Inspect(ctx, "n")
-	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "b" || len(info.Waiters) != 0 {
-		t.Errorf("P7: after the release behind which a dead client waits first: %+v, %v", info, err)
-	}
-	if got, err := b.Wait(ctx, req); err != nil || got.Token != info.Holders[0].Token {
-		t.Errorf("P7: the waiter behind a dead one got %+v, %v", got, err)
 	}
 }

@@ -1,15 +1,35 @@
 // Package redislock keeps locks in Redis, or in a server that speaks its
-// protocol and runs its Lua scripts.
+// protocol and runs its Lua scripts. It has a client of its own, and registers these URL schemes:
 //
-// It imports no client library: it needs a [Conn], and packages beside it make one of a client
-// library. To open a store by its URL, import one of them:
+//	redis://user:password@host:6379/0
+//	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
+//	redis+sentinel://user:password@host:26379,host:26379,host:26379/primary/0
+//	redis+cluster://user:password@host:6379,host:6379,host:6379
+//	redlock://host:6379,host:6379,host:6379        (see package quorum)
 //
-//	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+// and with TLS rediss, rediss+sentinel and rediss+cluster. Behind redis+sentinel are the hosts of the
+// sentinels, and the name by which they know the primary; user and password are those of the servers,
+// and of the sentinels if they want one. Behind redis+cluster are some servers of the cluster.
 //
-//	locks, err := holdfast.Open(ctx, "redis://localhost:6379")
+// The database is 0 if none is given, the port 6379. These parameters are of [Options]:
 //
-// A program that has a client already wraps it instead: see rueidisconn.Wrap and
-// goredisconn.Wrap, and [New].
+//	hf.layout=setnx  one string for each lock, as programs in all languages write it
+//	hf.layout=redisson  locks that Go and Java share, on the keys of Redisson; a mutex is an RLock, or
+//	                    with hf.redisson=fair, fenced or spin an RFairLock, RFencedLock or RSpinLock
+//	hf.replicas=N    a grant or a renewal counts when N replicas have acknowledged it
+//
+// and with TLS, where the server proves its name by a certificate that the system trusts:
+//
+//	hf.ca=FILE               trust these authorities instead, in PEM form
+//	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
+//
+// The files are read again for each connection. Keys and channels begin with [DefaultPrefix]. The parameters
+// hf.prefix, a prefix of names, and hf.ttl are package holdfast's, for every store.
+//
+// A client has three connections to each server: one for requests; one for renewals and releases, which
+// therefore wait behind nothing else; and, in a cluster to one server only, one for the news of grants. A
+// program that wants its own client of Redis used wraps it instead: see packages goredisconn and rueidisconn,
+// and [New].
 //
 // Each name has a record of its last token and its holds. If somebody waits for it, it also has a
 // queue, and an entry for each place there; if a request was withdrawn or a hold was broken, a
@@ -24,12 +44,12 @@
 // An ACL user needs the keys and channels that begin with the prefix, and these
 // commands:
 //
-//	ACL SETUSER app on >PASSWORD ~holdfast:* &holdfast:* +hello +ping +select
+//	ACL SETUSER app on >PASSWORD ~holdfast:* &holdfast:* +ping +select
 //		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
 //		+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire
 //
-// With sentinels the user needs +role too, in a cluster +cluster|slots, +asking, +ssubscribe and +spublish
-// (without the last two all its servers hear of each grant), and with Options.Replicas +wait.
+// With sentinels the user needs +role too, in a cluster +cluster|slots and +asking, and with Options.Replicas
+// +wait.
 //
 // The server may refuse a request: it loads its data, is a replica, is full, cannot write to its
 // disk, runs a long script of another client … An Acquire that waits asks again; one that has not
@@ -38,7 +58,7 @@
 // new, but goes on to renew and release.
 //
 // The store is one server, a primary that sentinels name, or a cluster, where each name is on the master
-// of its hash slot: see [Deployment]. A replica that takes over may not know what the primary
+// of its hash slot. A replica that takes over may not know what the primary
 // acknowledged, unless Options.Replicas says that it must: see the driver's Guarantees.
 package redislock
 
@@ -79,8 +99,6 @@ type Options struct {
 	Prefix string
 	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll.
 	Poll time.Duration
-	// Wait is how waiters learn of their grant. "": Push.
-	Wait Wait
 	// Layout is how locks are kept. "": that of Holdfast alone, with all that Holdfast can do.
 	Layout Layout
 	// Redisson is what a mutex is in the layout Redisson. "": RedissonLock.
@@ -130,7 +148,7 @@ const SetNX Layout = "setnx"
 // are in package redislock/redisson.
 //
 // The keys of locks are their names, and do not begin with the prefix: names that do are refused. Who waits hears of releases by
-// Redisson's channels if the Conn is a Listener, and polls each half to whole second beside that. Only a fair
+// Redisson's channels if Dial has made the Conn, and polls each half to whole second beside that. Only a fair
 // lock has a queue, and only a fenced one tokens; for the others Inspect shows a number by which Break names
 // one hold, also one of Java's. There are no notes, lock-delays and minimum holds. Of a mutex, a read-write
 // lock and a semaphore of one name only one can be in use: the others get driver.ErrMismatch, where Redisson
@@ -170,22 +188,6 @@ const (
 	RedissonSpin RedissonKind = "spin"
 )
 
-// Wait is how waiters learn of their grant.
-type Wait string
-
-// The ways to wait. Clients of one store may differ in it: they stand in the same queue, in order
-// of arrival.
-const (
-	// Push: the server publishes the grant on the client's channel. In case the message is lost,
-	// a waiter also polls slowly (Options.Poll).
-	Push Wait = "push"
-	// Spin: waiters poll, after pauses that double from 2 ms to 128 ms, each jittered down to half.
-	// It is for servers, proxies and users without channels. It costs up to a dozen requests a
-	// second for each name that a client waits for, hand-overs are late by a pause, and a holder
-	// learns that its hold was broken only when it renews.
-	Spin Wait = "spin"
-)
-
 // client is the driver over one Conn.
 type client struct {
 	conn        Conn
@@ -194,9 +196,10 @@ type client struct {
 	clock       driver.Clock
 	caps        driver.Caps
 	layout      layout
-	id          string // names the channel of hand-overs and losses; "": the client spins
+	cluster     bool   // the servers are a cluster
+	votes       bool   // it is one server, so it can be a node of a quorum
+	id          string // names the channel of hand-overs and losses
 	unsubscribe func()
-	sharded     Sharded // nil: the client has one channel only
 	contention  contention
 	longest     atomic.Int64 // the longest TTL that Life has returned, in nanoseconds
 	wakeups     *wakeups     // nil: the server does not tell when names are free, or the layout has a queue
@@ -211,22 +214,45 @@ type client struct {
 	closed  chan struct{}
 }
 
-// route is a way to the server, as Conn.Do is.
-type route func(ctx context.Context, commands []Command) []Reply
+// elsewhere begins the name of a client of a cluster. Its subscription may be at another server than the
+// lock, which then cannot tell whether anybody is subscribed. If a script took such a client for dead, the hold
+// that the client was told of would be granted to another (P1).
+const elsewhere = "~"
+
+// answer is the reply to a command, and says why what the command has written does not count: too few replicas
+// have acknowledged it. Short is nil for commands that need not be acknowledged.
+type answer struct {
+	Reply
+	short error
+}
+
+// route is a way to the server.
+type route func(ctx context.Context, commands []Command) []answer
+
+// plainRoute is that of Conn.Do, or another function like it.
+func plainRoute(do func(context.Context, []Command) []Reply) route {
+	return func(ctx context.Context, commands []Command) []answer {
+		answers := make([]answer, len(commands))
+		for i, r := range do(ctx, commands) {
+			answers[i].Reply = r
+		}
+		return answers
+	}
+}
 
 // do sends commands. If ctx ends before the replies come, the errors satisfy errors.Is with ctx's
 // own (P11).
-func (l route) do(ctx context.Context, commands []Command) []Reply {
+func (l route) do(ctx context.Context, commands []Command) []answer {
 	if len(commands) == 0 {
 		return nil
 	}
-	replies := l(ctx, commands)
-	for i := range replies {
-		if err := replies[i].Err; err != nil && !isRefusal(err) {
-			replies[i].Err = ctxerr.Of(ctx, err)
+	answers := l(ctx, commands)
+	for i := range answers {
+		if err := answers[i].Err; err != nil && !isRefusal(err) {
+			answers[i].Err = ctxerr.Of(ctx, err)
 		}
 	}
-	return replies
+	return answers
 }
 
 // New returns a driver over a connection, which it closes when it is closed, and
@@ -256,16 +282,12 @@ func (o *Options) Check() error {
 	switch {
 	case o.Poll != 0 && o.Poll < time.Millisecond:
 		return fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
-	case o.Wait != "" && o.Wait != Push && o.Wait != Spin:
-		return fmt.Errorf("wait %.40q: %s and %s are known", o.Wait, Push, Spin)
 	case o.Layout != "" && o.Layout != SetNX && o.Layout != Redisson:
 		return fmt.Errorf("layout %.40q: %s and %s are known, or none", o.Layout, SetNX, Redisson)
 	case o.Layout != Redisson && o.Redisson != "":
 		return fmt.Errorf("redisson %.40q is for the layout %s", o.Redisson, Redisson)
 	case !slices.Contains(kinds, o.Redisson):
 		return fmt.Errorf("redisson %.40q: %s, %s, %s and %s are known", o.Redisson, RedissonLock, RedissonFair, RedissonFenced, RedissonSpin)
-	case o.Layout != "" && o.Wait != "":
-		return fmt.Errorf("wait %s: in the layout %s there is one way to wait", o.Wait, o.Layout)
 	case o.Replicas < 0 || o.Replicas > MaxReplicas:
 		return fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
 	}
@@ -277,10 +299,12 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		o = &Options{}
 	}
 	c := &client{
-		conn: conn, shared: conn.Do, reserved: conn.Do, clock: o.Clock, layout: layout{o.Prefix},
+		conn: conn, clock: o.Clock, layout: layout{o.Prefix},
 		unsubscribe: func() {},
 		waiters:     map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
+	c.shared = plainRoute(conn.Do)
+	c.reserved = c.shared
 	if c.clock == nil {
 		c.clock = driver.HostClock
 	}
@@ -290,10 +314,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if _, ok := conn.(Partitioned); !ok && deploymentOf(conn) == Cluster {
-		return nil, errors.New("the client is of a cluster, and its adapter is for one server: open redis+cluster://, or goredisconn.OpenCluster")
-	}
-	id, err := c.awaitIdentity(ctx)
+	id, err := c.identity(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -302,27 +323,21 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 			return nil, err
 		}
 	}
-	if r, ok := conn.(Reserver); ok {
-		c.reserved = r.Reserve()
+	if r, ok := conn.(reserver); ok {
+		c.reserved = plainRoute(r.Reserve())
 	}
 	if o.Replicas > 0 {
-		c.sharedAck = newAcknowledgers(conn, c.shared, o.Replicas)
-		c.reservedAck = newAcknowledgers(conn, c.reserved, o.Replicas)
+		c.sharedAck = newAcknowledgers(c, c.shared, o.Replicas)
+		c.reservedAck = newAcknowledgers(c, c.reserved, o.Replicas)
 	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpRaise,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),
 	}
-	if deploymentOf(conn) == Single && o.Replicas == 0 {
-		c.caps.Ops |= driver.OpVote
-	}
-	cluster := deploymentOf(conn) == Cluster
-	if cluster {
-		c.caps.Ops |= driver.OpShard
-	}
+	c.votes = deploymentOf(conn) == oneServer && o.Replicas == 0
+	c.cluster = deploymentOf(conn) == clustered
 	switch o.Layout {
 	case SetNX:
 		c.caps = setnxCaps(c.caps)
@@ -332,47 +347,15 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if o.Replicas > 0 {
 		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
 	}
-	if o.Layout == SetNX {
-		return c, nil
-	}
-	if o.Layout == Redisson {
-		return c, nil // newRedisson does the rest
-	}
-	if o.Wait == Spin {
-		c.caps.Ops &^= driver.OpNotify
-		return c, nil
+	if o.Layout != "" {
+		return c, nil // of Redisson newRedisson does the rest
 	}
 	c.id = rand.Text()[:16]
-	if cluster {
+	if c.cluster {
 		c.id = elsewhere + c.id
-		c.sharded, _ = conn.(Sharded)
 	}
 	c.unsubscribe, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
 	return c, Explain(ctxerr.Of(ctx, err))
-}
-
-// How long the master that has the store's name is waited for while it says CLUSTERDOWN, and how often it is
-// asked. Suppose that it has been started again: for two seconds it serves nobody, to let the others tell it
-// whether it is a master still. They serve meanwhile, but do not have the name.
-const (
-	backWithin = 4 * time.Second
-	backPause  = 50 * time.Millisecond
-)
-
-// awaitIdentity returns the store's name, also from a master that is just back in its cluster.
-func (c *client) awaitIdentity(ctx context.Context) (string, error) {
-	for begun := time.Now(); ; {
-		id, err := c.identity(ctx)
-		var refused *ServerError
-		if !errors.As(err, &refused) || refused.Code() != "CLUSTERDOWN" || time.Since(begun) >= backWithin {
-			return id, err
-		}
-		select {
-		case <-time.After(backPause):
-		case <-ctx.Done():
-			return "", err
-		}
-	}
 }
 
 // identity returns the random name of the store, which its first client chooses. The server's

@@ -85,18 +85,13 @@ type certain struct{}
 // redissonCaps are the abilities of a kind of the layout, of those of Redis.
 func redissonCaps(caps driver.Caps, kind RedissonKind) driver.Caps {
 	caps.Store += "-redisson"
-	ops := driver.OpInspect | driver.OpBreak | driver.OpVote | driver.OpShard
 	poll := setnxPoll
 	switch kind {
-	case RedissonLock:
-		ops |= driver.OpDowngrade
 	case RedissonFair:
-		ops = ops&^driver.OpVote | driver.OpQueue
 		poll = driver.DefaultPoll
 	case RedissonSpin:
-		poll = longestSpin
+		poll = longestSpin // its longest pause
 	}
-	caps.Ops &= ops
 	caps.Shared, caps.Slots = kind == RedissonLock, kind == RedissonLock
 	caps.Fencing, caps.Fair, caps.TokenBlock = kind == RedissonFenced, kind == RedissonFair, 0
 	caps.NoNotes = true
@@ -109,7 +104,7 @@ func redissonCaps(caps driver.Caps, kind RedissonKind) driver.Caps {
 
 // newRedisson returns the driver of a kind, over a client that is connected.
 func newRedisson(ctx context.Context, c *client, kind RedissonKind) (driver.Driver, error) {
-	r := redisson{lives: lives{c}, mutex: lockWay, publish: "PUBLISH", cluster: deploymentOf(c.conn) == Cluster}
+	r := redisson{lives: lives{c}, mutex: lockWay, publish: "PUBLISH", cluster: deploymentOf(c.conn) == clustered}
 	if r.cluster {
 		reply := c.shared.do(ctx, []Command{{Args: []string{"PUBSUB", "SHARDNUMSUB"}}})[0]
 		switch {
@@ -128,15 +123,8 @@ func newRedisson(ctx context.Context, c *client, kind RedissonKind) (driver.Driv
 	case RedissonSpin:
 		r.mutex = spinWay
 	}
-	switch l := c.conn.(type) {
-	case ShardListener: // of a cluster, where servers without sharded channels pass on all that is published
-		if r.publish == "SPUBLISH" && kind != RedissonSpin {
-			c.wakeups = newWakeups(l.ListenShards, channels)
-		}
-	case Listener:
-		if !r.cluster && kind != RedissonSpin {
-			c.wakeups = newWakeups(l.Listen, channels)
-		}
+	if listen := listenerOf(c.conn, r.publish == "SPUBLISH"); listen != nil && kind != RedissonSpin {
+		c.wakeups = newWakeups(listen, channels)
 	}
 	if c.wakeups != nil {
 		c.unsubscribe = c.wakeups.close
@@ -247,7 +235,7 @@ func (r redisson) ready(ctx context.Context, req *driver.Request, extra func(*dr
 
 // taken reads the reply to it.
 func (r redisson) taken(
-	ctx context.Context, w *way, req driver.Request, reply *Reply, sent driver.Instant,
+	ctx context.Context, w *way, req driver.Request, reply *answer, sent driver.Instant,
 ) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)

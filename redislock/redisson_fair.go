@@ -42,6 +42,13 @@ type fair struct {
 	waiters map[string]*fairWaiter // by owner
 }
 
+// The pauses of a waiter that hears of nothing double from the first to the longest. The longest is far below
+// two polls, so that the waiter confirms its place in time.
+const (
+	firstSpin   = 2 * time.Millisecond
+	longestSpin = 128 * time.Millisecond
+)
+
 // fairWaiter is an owner that has, or had, a place in a queue.
 type fairWaiter struct {
 	wakes driver.Wakes  // nil: there is no way to hear of releases
@@ -57,6 +64,9 @@ func fairChannels(waiter string) []string {
 	name, owner, _ := strings.Cut(waiter, "\x00")
 	return []string{wire.LockChannel(name) + ":" + wire.Owner(owner)}
 }
+
+// Votes implements vote.Voter: a fair lock has a queue in one server.
+func (fair) Votes() bool { return false }
 
 // Wakes implements driver.Waker: those who wait are told by Wait.
 func (f fair) Wakes(string) driver.Wakes { return nil }

@@ -21,7 +21,7 @@ var redissonInspectLua string
 
 var redissonInspect = redissonScript(redissonInspectLua)
 
-// Inspect implements driver.Inspector. It shows the holds of Java too: their owners as Redisson writes them,
+// Inspect implements driver.Operator. It shows the holds of Java too: their owners as Redisson writes them,
 // and of a permit its id, also in the notes, which are all that operators see; and the waiters of a fair lock, in
 // their order. How old a hold is, is not on the wire.
 func (r redisson) Inspect(ctx context.Context, name string) (driver.Info, error) {
@@ -151,7 +151,7 @@ func permitInfo(info *driver.Info, fields []any) {
 	slices.SortFunc(info.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Owner, b.Owner) })
 }
 
-// List implements driver.Inspector. It shows what looks like a lock of Redisson's under a name. To find it, it
+// List implements driver.Operator. It shows what looks like a lock of Redisson's under a name. To find it, it
 // looks at all keys that begin with the prefix.
 func (r redisson) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return r.c.list(ctx, prefix, literal.Replace(prefix)+"*", func(key string) (string, bool) {
@@ -159,7 +159,7 @@ func (r redisson) List(ctx context.Context, prefix string) iter.Seq2[driver.Info
 	}, r.inspect)
 }
 
-// Break implements driver.Breaker. The token is the number that Inspect shows. It breaks holds of Java too;
+// Break implements driver.Operator. The token is the number that Inspect shows. It breaks holds of Java too;
 // Java is not told of it.
 func (r redisson) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := r.checkName(name); err != nil {

@@ -79,6 +79,6 @@ func (r redisson) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, 
 	if err := cmp.Or(statusError(reply.Value), reply.short); err != nil {
 		return driver.Grant{}, err
 	}
-	g.Mode, g.Since, g.Valid = driver.Shared, sent, readWay.trust(g.TTL)
+	g.Mode, g.Since, g.Valid, g.Claim = driver.Shared, sent, readWay.trust(g.TTL), false
 	return g, nil
 }

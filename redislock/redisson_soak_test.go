@@ -139,10 +139,10 @@ func TestRedissonGuarantees(t *testing.T) {
 		}
 	}
 
-	for _, deployment := range []Deployment{Single, Sentinel, Cluster} {
+	for _, deployment := range []deployment{oneServer, withSentinels, clustered} {
 		for fault, v := range redissonGuarantees(guaranteesOf(deployment), RedissonLock).Faults {
 			if strings.Contains(v.Note, "token") || v.Tokens != driver.Impossible {
-				t.Errorf("there are no tokens, and of %q in a deployment %q it is said: %+v", fault, deployment, v)
+				t.Errorf("there are no tokens, and of %q in a deployment %v it is said: %+v", fault, deployment, v)
 			}
 		}
 	}

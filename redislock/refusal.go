@@ -27,17 +27,7 @@ var remedies = map[string]string{
 	"TRYAGAIN":    "the name's hash slot is being moved to another server",
 }
 
-// Code returns the code of the refusal, such as NOAUTH, or ERR if it has none.
-func (e *ServerError) Code() string {
-	code, _, _ := strings.Cut(e.Text, " ")
-	if code == "" || strings.ToUpper(code) != code {
-		return "ERR"
-	}
-	return code
-}
-
 // Explain adds to a server's refusal what to do about it. It returns other errors as they are.
-// Adapters use it for errors when they connect.
 func Explain(err error) error {
 	if err == nil {
 		return nil

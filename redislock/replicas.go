@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -75,9 +77,9 @@ func (e *UnacknowledgedError) Error() string {
 // counted returns a grant, unless short says why it does not count: then d releases it, and short is
 // returned. The release frees no other hold (P4). An undone acquire has no minimum hold.
 //
-// Suppose the release gets no answer, and is under way for long. If the owner asked again, and were
-// acknowledged, the release would end a hold that is trusted (P1). So the owner is refused from then on:
-// package holdfast withdraws it, and asks under another.
+// A release without an answer may be under way for long. If the owner asked again, and were acknowledged, the
+// release would end a hold that is trusted (P1). So the owner is refused from then on: package holdfast
+// withdraws it, and asks under another.
 func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
 	if short == nil {
 		return g, nil
@@ -107,201 +109,152 @@ func (c *client) undoing(owner string) error {
 // acknowledgers has an acknowledger for each server of a cluster, so that one that is dead holds up no
 // requests to the others; else it has one.
 type acknowledgers struct {
+	c        *client
 	send     route
 	replicas int
-	parts    Partitioned // nil: there is one server
 
 	mu sync.Mutex
 	of map[string]*acknowledger // by part
 }
 
-func newAcknowledgers(conn Conn, send route, replicas int) *acknowledgers {
-	parts, _ := conn.(Partitioned)
-	return &acknowledgers{send: send, replicas: replicas, parts: parts, of: map[string]*acknowledger{}}
+func newAcknowledgers(c *client, send route, replicas int) *acknowledgers {
+	return &acknowledgers{c: c, send: send, replicas: replicas, of: map[string]*acknowledger{}}
 }
 
-// at returns the acknowledger of the server that has the key.
-func (all *acknowledgers) at(key string) *acknowledger {
-	part := ""
-	if all.parts != nil {
-		part = all.parts.Part(key)
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	a := all.of[part]
-	if a == nil {
-		a = &acknowledger{send: all.send, replicas: all.replicas, each: all.parts != nil}
-		all.of[part] = a
-	}
-	return a
-}
-
-// route returns the route for something of that TTL. Its replies say what replicas have not acknowledged:
-// see Reply. Without acknowledgers nothing need be, and the route is the plain one.
+// route returns the route for something of that TTL. Its answers say what replicas have not acknowledged.
+// Without acknowledgers nothing need be, and the route is the plain one.
 func (all *acknowledgers) route(plain route, ttl time.Duration) route {
 	if all == nil {
 		return plain
 	}
-	return func(ctx context.Context, commands []Command) []Reply {
-		return all.at(commands[0].Key).do(ctx, commands, waitFor(ctx, ttl))
+	return func(ctx context.Context, commands []Command) []answer {
+		part := all.c.part(commands[0].Key)
+		all.mu.Lock()
+		a := all.of[part]
+		if a == nil {
+			a = &acknowledger{send: all.send, replicas: all.replicas, each: deploymentOf(all.c.conn) == clustered}
+			all.of[part] = a
+		}
+		all.mu.Unlock()
+		return a.do(ctx, commands, waitFor(ctx, ttl))
 	}
 }
 
-// acknowledger sends requests with a WAIT behind them, which they share where they are sent together. A
-// WAIT for each would cost as much as the script, and while replicas are slow each would hold up those
-// behind it. So one exchange is under way at a time: a lone caller does it in its own goroutine, and what
-// comes meanwhile is sent together by another goroutine.
+// acknowledger sends requests with a WAIT behind them, which those share that are sent together. A WAIT for each
+// would cost as much as the script, and while replicas are slow each would hold up those behind it. So one
+// exchange is under way at a time, and what comes meanwhile is sent together.
 type acknowledger struct {
 	send     route
 	replicas int
 	each     bool // a WAIT for each key, because commands may be redirected
 
 	mu    sync.Mutex
-	busy  bool // an exchange is under way
+	busy  bool // a goroutine sends
 	queue []*parcel
 }
 
-// parcel is one call that waits for the exchange under way to end, or for its own.
+// parcel is one call.
 type parcel struct {
+	ctx      context.Context
 	commands []Command
 	within   time.Duration
-	replies  chan []Reply // one value
-	group    *group       // nil: not sent
-}
-
-// group are parcels that are sent together. The acknowledger's mu guards it.
-type group struct {
-	parcels []*parcel
-	waiting int                // callers that have not given up
-	cancel  context.CancelFunc // ends the exchange, when the last has
+	answers  chan []answer // one value
 }
 
 // maxGroup is how many commands are sent together, unless a single call has more: the server does nothing
 // else meanwhile.
 const maxGroup = 200
 
-func (a *acknowledger) do(ctx context.Context, commands []Command, within time.Duration) []Reply {
+func (a *acknowledger) do(ctx context.Context, commands []Command, within time.Duration) []answer {
+	own := &parcel{ctx, commands, within, make(chan []answer, 1)}
 	a.mu.Lock()
+	a.queue = append(a.queue, own)
 	if !a.busy {
 		a.busy = true
-		a.mu.Unlock()
-		replies := a.exchange(ctx, commands, within)
-		a.mu.Lock()
-		if a.busy = len(a.queue) > 0; a.busy {
-			go a.work()
-		}
-		a.mu.Unlock()
-		return replies
+		go a.work()
 	}
-	own := &parcel{commands: commands, within: within, replies: make(chan []Reply, 1)}
-	a.queue = append(a.queue, own)
 	a.mu.Unlock()
 	select {
-	case replies := <-own.replies:
-		return replies
+	case answers := <-own.answers:
+		return answers
 	case <-ctx.Done():
-		a.leave(own)
-		replies := make([]Reply, len(commands))
-		for i := range replies {
-			replies[i].Err = ctx.Err()
-		}
-		return replies
+		return slices.Repeat([]answer{{Reply: Reply{Err: ctx.Err()}}}, len(commands))
 	}
 }
 
-// leave says that nobody waits for the parcel any more.
-func (a *acknowledger) leave(own *parcel) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if g := own.group; g != nil {
-		if g.waiting--; g.waiting == 0 {
-			g.cancel()
-		}
-		return
-	}
-	for i, p := range a.queue {
-		if p == own {
-			a.queue = append(a.queue[:i], a.queue[i+1:]...)
-			return
-		}
-	}
-}
-
-// work sends what is queued until there is nothing left.
+// work sends what is queued until there is nothing left. An exchange that no caller waits for any more ends, so
+// that the next one need not wait for a silent server (P2).
 func (a *acknowledger) work() {
-	for {
-		ctx, cancel := context.WithCancel(context.Background())
-		g := a.next(cancel)
-		if g == nil {
-			cancel()
-			return
-		}
-		var commands []Command
-		for _, p := range g.parcels {
-			commands = append(commands, p.commands...)
-		}
-		replies := a.exchange(ctx, commands, g.parcels[0].within)
-		cancel()
-		for _, p := range g.parcels {
-			n := len(p.commands)
-			p.replies <- replies[:n:n]
-			replies = replies[n:]
-		}
+	for parcels := a.next(); parcels != nil; parcels = a.next() {
+		a.carry(parcels)
+	}
+}
+
+func (a *acknowledger) carry(parcels []*parcel) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var commands []Command
+	waiting := atomic.Int64{}
+	waiting.Store(int64(len(parcels)))
+	for _, p := range parcels {
+		commands = append(commands, p.commands...)
+		defer context.AfterFunc(p.ctx, func() {
+			if waiting.Add(-1) == 0 {
+				cancel()
+			}
+		})()
+	}
+	answers := a.exchange(ctx, commands, parcels[0].within)
+	for _, p := range parcels {
+		n := len(p.commands)
+		p.answers <- answers[:n:n]
+		answers = answers[n:]
 	}
 }
 
 // next takes parcels out of the queue, in order, whose replicas have the same time: so none has a WAIT
 // that lasts longer than its TTL allows, nor one that is too short for it. Nil: there are none.
-func (a *acknowledger) next(cancel context.CancelFunc) *group {
+func (a *acknowledger) next() (parcels []*parcel) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.queue) == 0 {
-		a.busy = false
-		return nil
-	}
-	g, n := &group{cancel: cancel}, 0
-	rest := a.queue[:0]
-	within := a.queue[0].within
+	n, rest := 0, a.queue[:0]
 	for _, p := range a.queue {
-		if p.within != within || n > 0 && n+len(p.commands) > maxGroup {
+		switch {
+		case p.ctx.Err() != nil: // nobody waits for it any more
+		case n > 0 && (p.within != parcels[0].within || n+len(p.commands) > maxGroup):
 			rest = append(rest, p)
-			continue
+		default:
+			n += len(p.commands)
+			parcels = append(parcels, p)
 		}
-		n += len(p.commands)
-		p.group, g.parcels = g, append(g.parcels, p)
 	}
 	clear(a.queue[len(rest):])
-	a.queue, g.waiting = rest, len(g.parcels)
-	return g
+	a.queue, a.busy = rest, n > 0
+	return parcels
 }
 
 // exchange sends commands in one go, and behind them a WAIT for all of them; or for each key, which goes
 // where the commands with that key go.
-func (a *acknowledger) exchange(ctx context.Context, commands []Command, within time.Duration) []Reply {
+func (a *acknowledger) exchange(ctx context.Context, commands []Command, within time.Duration) []answer {
 	n := len(commands)
-	all, at := commands[:n:n], map[string]int{} // at: where the WAIT for a key is
+	all, at, wait := commands, map[string]int{}, make([]int, n) // at: where the WAIT for a key is
 	for i := range commands {
-		key := a.keyOf(commands, i)
+		key := ""
+		if a.each {
+			key = commands[i].Key
+		}
 		if _, ok := at[key]; !ok {
 			at[key] = len(all)
-			all = append(all, Command{
-				Args: []string{"WAIT", strconv.Itoa(a.replicas), decimal(within.Milliseconds())}, Key: key,
-			})
+			args := []string{"WAIT", strconv.Itoa(a.replicas), decimal(within.Milliseconds())}
+			all = append(all, Command{Args: args, Key: commands[i].Key})
 		}
+		wait[i] = at[key]
 	}
-	replies := a.send.do(ctx, all)
+	answers := a.send.do(ctx, all)
 	for i := range commands {
-		replies[i].short = a.shortfall(&replies[at[a.keyOf(commands, i)]], within)
+		answers[i].short = a.shortfall(&answers[wait[i]].Reply, within)
 	}
-	return replies[:n]
-}
-
-// keyOf returns the key by which the WAIT for command i goes.
-func (a *acknowledger) keyOf(commands []Command, i int) string {
-	if a.each {
-		return commands[i].Key
-	}
-	return commands[0].Key
+	return answers[:n]
 }
 
 // shortfall returns why the reply to a WAIT does not say that enough replicas have acknowledged what was

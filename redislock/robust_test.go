@@ -28,7 +28,7 @@ func TestNoteStaysWhole(t *testing.T) {
 		if err := d.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
 			t.Fatal(err)
 		}
-		info, err := d.(driver.Inspector).Inspect(t.Context(), "a")
+		info, err := d.(driver.Operator).Inspect(t.Context(), "a")
 		if err != nil || len(info.Holders) != 1 || info.Holders[0].Note != note {
 			t.Fatalf("after a renewal there is %+v, error %v", info.Holders, err)
 		}
@@ -48,7 +48,7 @@ func TestForeignKeyIsRefused(t *testing.T) {
 	req := driver.Request{Name: "a", Owner: "o", TTL: time.Minute}
 	_, taken := d.Try(t.Context(), req)
 	_, queued := d.(driver.Queuer).Enqueue(t.Context(), req)
-	_, inspected := d.(driver.Inspector).Inspect(t.Context(), "a")
+	_, inspected := d.(driver.Operator).Inspect(t.Context(), "a")
 	for what, err := range map[string]error{"Try": taken, "Enqueue": queued, "Inspect": inspected} {
 		if err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "another program") {
 			t.Errorf("%s: %v", what, err)

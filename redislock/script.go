@@ -3,64 +3,41 @@ package redislock
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-//go:embed lua/clock.lua
-var clockLua string
+//go:embed lua/*.lua
+var luaFiles embed.FS
 
-//go:embed lua/fields.lua
-var fieldsLua string
-
-//go:embed lua/idle.lua
-var idleLua string
-
-//go:embed lua/confirm.lua
-var confirmLua string
-
-//go:embed lua/take.lua
-var takeLua string
-
-//go:embed lua/record.lua
-var recordLua string
-
-//go:embed lua/ask.lua
-var askLua string
-
-//go:embed lua/renew.lua
-var renewLua string
-
-//go:embed lua/raise.lua
-var raiseLua string
-
-//go:embed lua/release.lua
-var releaseLua string
-
-//go:embed lua/break.lua
-var breakLua string
-
-//go:embed lua/downgrade.lua
-var downgradeLua string
-
-//go:embed lua/inspect.lua
-var inspectLua string
+// lua returns the text of some files.
+func lua(names ...string) (text string) {
+	for _, name := range names {
+		part, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		text += string(part)
+	}
+	return text
+}
 
 // script is one operation.
 type script struct{ text, sha string }
 
 var (
-	takeScript      = scriptOf(clockLua + fieldsLua + idleLua + takeLua)
-	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[3] then\n" + idleLua + "else\n" + confirmLua + "end\n" + recordLua + askLua)
-	renewScript     = scriptOf(clockLua + recordLua + renewLua)
-	raiseScript     = scriptOf(clockLua + recordLua + raiseLua)
-	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
-	breakScript     = scriptOf(clockLua + recordLua + breakLua)
-	downgradeScript = scriptOf(clockLua + recordLua + downgradeLua)
-	inspectScript   = scriptOf(clockLua + fieldsLua + recordLua + inspectLua)
+	takeScript = scriptOf(lua("clock", "fields", "idle", "take"))
+	askScript  = scriptOf(lua("clock", "fields") + "if ARGV[3] then\n" + lua("idle") + "else\n" + lua("confirm") + "end\n" +
+		lua("record", "ask"))
+	renewScript     = scriptOf(lua("clock", "record", "renew"))
+	raiseScript     = scriptOf(lua("clock", "record", "raise"))
+	releaseScript   = scriptOf(lua("clock", "record", "release"))
+	breakScript     = scriptOf(lua("clock", "record", "break"))
+	downgradeScript = scriptOf(lua("clock", "record", "downgrade"))
+	inspectScript   = scriptOf(lua("clock", "fields", "record", "inspect"))
 )
 
 func scriptOf(text string) *script {
@@ -78,7 +55,7 @@ func (s *script) command(keys []string, args ...string) Command {
 
 // run runs a script, several times in one pipeline. A server that was restarted does not know the
 // script, and has not run it: then run sends it again with its text.
-func (l route) run(ctx context.Context, s *script, commands ...Command) []Reply {
+func (l route) run(ctx context.Context, s *script, commands ...Command) []answer {
 	replies := l.do(ctx, commands)
 	var again []Command
 	var at []int
@@ -98,7 +75,7 @@ func (l route) run(ctx context.Context, s *script, commands ...Command) []Reply 
 }
 
 // unknown reports whether the server did not know the script.
-func unknown(r *Reply) bool {
+func unknown(r *answer) bool {
 	refused, ok := r.Err.(*ServerError)
 	return ok && strings.HasPrefix(refused.Text, "NOSCRIPT")
 }

@@ -3,7 +3,6 @@ package redislock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"iter"
 	"strconv"
 	"strings"
@@ -22,30 +21,12 @@ import (
 // expired and a stranger has the name, and they expect the same of the stranger.
 type setnx struct{ lives }
 
-//go:embed lua/setnx.lua
-var setnxLua string
-
-//go:embed lua/setnx_take.lua
-var setnxTakeLua string
-
-//go:embed lua/setnx_renew.lua
-var setnxRenewLua string
-
-//go:embed lua/setnx_release.lua
-var setnxReleaseLua string
-
-//go:embed lua/setnx_break.lua
-var setnxBreakLua string
-
-//go:embed lua/setnx_inspect.lua
-var setnxInspectLua string
-
 var (
-	setnxTake    = scriptOf(clockLua + setnxLua + setnxTakeLua)
-	setnxRenew   = scriptOf(clockLua + setnxLua + setnxRenewLua)
-	setnxRelease = scriptOf(clockLua + setnxLua + setnxReleaseLua)
-	setnxBreak   = scriptOf(clockLua + setnxLua + setnxBreakLua)
-	setnxInspect = scriptOf(clockLua + setnxLua + setnxInspectLua)
+	setnxTake    = scriptOf(lua("clock", "setnx", "setnx_take"))
+	setnxRenew   = scriptOf(lua("clock", "setnx", "setnx_renew"))
+	setnxRelease = scriptOf(lua("clock", "setnx", "setnx_release"))
+	setnxBreak   = scriptOf(lua("clock", "setnx", "setnx_break"))
+	setnxInspect = scriptOf(lua("clock", "setnx", "setnx_inspect"))
 )
 
 // setnxPoll is the longest pause between two polls of a waiter, unless Options.Poll says another.
@@ -55,7 +36,6 @@ const setnxPoll = 100 * time.Millisecond
 // setnxCaps are the abilities of the layout, of those of Redis.
 func setnxCaps(caps driver.Caps) driver.Caps {
 	caps.Store += "-setnx"
-	caps.Ops &= driver.OpInspect | driver.OpBreak | driver.OpVote | driver.OpShard
 	caps.Fencing, caps.Shared, caps.Slots, caps.Fair = false, false, false, false
 	caps.TokenBlock = 0
 	if caps.Poll == 0 {
@@ -122,7 +102,7 @@ func (s setnx) take(req *driver.Request) Command {
 }
 
 // taken reads the reply to it.
-func (s setnx) taken(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
+func (s setnx) taken(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -171,7 +151,7 @@ func (s setnx) Release(ctx context.Context, grants []driver.Grant) []error {
 	}))
 }
 
-// Break implements driver.Breaker. A hold of another program has no token, so it cannot be broken.
+// Break implements driver.Operator. A hold of another program has no token, so it cannot be broken.
 func (s setnx) Break(ctx context.Context, name string, token driver.Token) error {
 	info, err := s.Inspect(ctx, name)
 	if err != nil {
@@ -189,7 +169,7 @@ func (s setnx) Break(ctx context.Context, name string, token driver.Token) error
 	return statusError(reply.Value)
 }
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (s setnx) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	infos, err := s.inspect(ctx, name)
 	if err != nil {
@@ -242,7 +222,7 @@ func setnxInfo(name string, fields []any) driver.Info {
 // setnxClosed is CLOSED in setnx.lua.
 const setnxClosed = "holdfast:closed"
 
-// List implements driver.Inspector. It shows the names that Holdfast has used lately. A key that only
+// List implements driver.Operator. It shows the names that Holdfast has used lately. A key that only
 // other programs use is not told from other data.
 func (s setnx) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	pattern := literal.Replace(s.c.layout.prefix) + ":{*" + setnxSuffix

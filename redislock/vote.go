@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
 // A server that keeps its data in memory, or writes them to disk now and then, may come back without its
@@ -28,7 +29,7 @@ import (
 // memoryKey is the key of what a server remembers of its life.
 func (l layout) memoryKey() string { return l.prefix + ":memory" }
 
-func lifeText(life driver.Life) string { return strconv.FormatUint(uint64(life), 16) }
+func lifeText(life vote.Life) string { return strconv.FormatUint(uint64(life), 16) }
 
 // rememberScript chooses the random number and raises the longest TTL, where that is needed, and returns the key.
 var rememberScript = scriptOf(`
@@ -47,20 +48,22 @@ if random ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], random .. ' ' .. longest .. ' ' .. ARGV[2])
 return 1`)
 
-// lives is a driver.Voter but for Vote, for the layouts of other programs.
+// lives is a vote.Voter but for Vote, for the layouts of other programs.
 type lives struct{ c *client }
 
-func (l lives) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+func (l lives) Votes() bool { return l.c.votes }
+
+func (l lives) Life(ctx context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
 	return l.c.Life(ctx, longest)
 }
 
 func (l lives) Durable(ctx context.Context) (bool, error) { return l.c.Durable(ctx) }
 
-func (l lives) Admit(ctx context.Context, life driver.Life) error { return l.c.Admit(ctx, life) }
+func (l lives) Admit(ctx context.Context, life vote.Life) error { return l.c.Admit(ctx, life) }
 
 // present is a server's life, and what the server remembers of it.
 type present struct {
-	life     driver.Life
+	life     vote.Life
 	random   string
 	longest  time.Duration
 	admitted bool
@@ -83,7 +86,7 @@ func presentOf(info, memory *Reply) (p present, err error) {
 		return p, nil // FLUSHALL has deleted it
 	}
 	sum := sha1.Sum([]byte(run + " " + words[0]))
-	p.life, p.random = driver.Life(binary.BigEndian.Uint64(sum[:])|1), words[0]
+	p.life, p.random = vote.Life(binary.BigEndian.Uint64(sum[:])|1), words[0]
 	p.admitted = words[2] == lifeText(p.life)
 	ms, err := strconv.ParseInt(words[1], 10, 64)
 	p.longest = time.Duration(min(ms, int64(maxTTL/time.Millisecond))) * time.Millisecond
@@ -104,13 +107,16 @@ func (c *client) inLife(key string) []Command {
 
 // isIn reads the replies to it. A longer TTL than the last that Life has returned is news, too, which Life must
 // be asked for.
-func (c *client) isIn(life driver.Life, replies []Reply) bool {
-	p, err := presentOf(&replies[0], &replies[1])
+func (c *client) isIn(life vote.Life, replies []answer) bool {
+	p, err := presentOf(&replies[0].Reply, &replies[1].Reply)
 	return err == nil && p.life == life && int64(p.longest) <= c.longest.Load()
 }
 
-// Vote implements driver.Voter.
-func (c *client) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
+// Votes implements vote.Voter.
+func (c *client) Votes() bool { return c.votes }
+
+// Vote implements vote.Voter.
+func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, false, err
 	}
@@ -130,7 +136,7 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life driver.Life)
 }
 
 // voteIn runs a script that takes a hold, and asks behind it, in one pipeline, in which life the server is.
-func (c *client) voteIn(ctx context.Context, s *script, take Command) []Reply {
+func (c *client) voteIn(ctx context.Context, s *script, take Command) []answer {
 	commands := append([]Command{take}, c.inLife(take.Key)...)
 	replies := c.shared.do(ctx, commands)
 	if unknown(&replies[0]) {
@@ -140,8 +146,8 @@ func (c *client) voteIn(ctx context.Context, s *script, take Command) []Reply {
 	return replies
 }
 
-// Life implements driver.Voter.
-func (c *client) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+// Life implements vote.Voter.
+func (c *client) Life(ctx context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
 	if err := c.alive(ctx); err != nil {
 		return 0, false, 0, err
 	}
@@ -151,15 +157,15 @@ func (c *client) Life(ctx context.Context, longest time.Duration) (driver.Life, 
 	ms := int64((longest + time.Millisecond - 1) / time.Millisecond)
 	remember := rememberScript.command([]string{key}, hex.EncodeToString(random[:]), decimal(ms))
 	replies := c.voteIn(ctx, rememberScript, remember)
-	p, err := presentOf(&replies[1], &replies[0])
+	p, err := presentOf(&replies[1].Reply, &replies[0].Reply)
 	if err == nil {
 		c.longest.Store(int64(p.longest))
 	}
 	return p.life, p.admitted, p.longest, err
 }
 
-// Admit implements driver.Voter.
-func (c *client) Admit(ctx context.Context, life driver.Life) error {
+// Admit implements vote.Voter.
+func (c *client) Admit(ctx context.Context, life vote.Life) error {
 	if err := c.alive(ctx); err != nil {
 		return err
 	}
@@ -167,7 +173,7 @@ func (c *client) Admit(ctx context.Context, life driver.Life) error {
 	// and no client takes it for the present one.
 	key := c.layout.memoryKey()
 	replies := c.shared.do(ctx, c.inLife(key))
-	p, err := presentOf(&replies[0], &replies[1])
+	p, err := presentOf(&replies[0].Reply, &replies[1].Reply)
 	if err != nil {
 		return err
 	}
@@ -184,7 +190,7 @@ func (c *client) Admit(ctx context.Context, life driver.Life) error {
 // durable are the settings by which a server syncs each write to its disk before it answers.
 var durable = [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}}
 
-// Durable implements driver.Voter. A server that does not tell its settings, or not to this user, is believed.
+// Durable implements vote.Voter. A server that does not tell its settings, or not to this user, is believed.
 func (c *client) Durable(ctx context.Context) (bool, error) {
 	if err := c.alive(ctx); err != nil {
 		return false, err
@@ -205,8 +211,8 @@ func (c *client) Durable(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Vote implements driver.Voter.
-func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
+// Vote implements vote.Voter.
+func (s setnx) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
 	if req.Mode != driver.Exclusive {
 		return driver.Grant{}, false, driver.ErrUnsupported
 	}
@@ -219,8 +225,8 @@ func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (
 	return g, s.c.isIn(life, replies[1:]), err
 }
 
-// Vote implements driver.Voter, for RedissonRedLock.
-func (r redisson) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
+// Vote implements vote.Voter, for RedissonRedLock.
+func (r redisson) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
 	sent := r.c.clock.Now()
 	w, command, err := r.ready(ctx, &req, r.extra)
 	if err != nil {

@@ -46,10 +46,9 @@ type cleaned struct {
 	idle, removed int
 }
 
-// pauseAfter returns how long to wait before the next page. Suppose a service has a name for
-// each of its orders, a hundred each second: then the next page is cleaned soon, and only a
-// fifth of the client's time goes into it. If there is no further page, or another client was
-// quicker to remove most rows of this one, the client pauses for long.
+// pauseAfter returns how long to wait before the next page. In a store with many names to
+// remove the next page is cleaned soon, and takes a fifth of the client's time. If there is no further page, or
+// another client was quicker to remove most rows of this one, the client pauses for long.
 func pauseAfter(page cleaned, took time.Duration) time.Duration {
 	if page.next == "" || page.removed < page.idle/2 {
 		return cleanEvery/2 + rand.N(cleanEvery)

@@ -87,8 +87,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver
 			a.force, overdue = joins && a.crowd != crowdOf(&stored), joins && a.overdue
 		}
 		if w != nil && !placed && !c.contended(req.Name) {
-			// Suppose that many come at once. One of them marks the crowd, and the others need not
-			// touch the row any more.
+			// One of many that come at once marks the crowd. The others need not touch the row.
 			if err = c.changeOnce(ctx, conn, req.Name, first, l, step); err == errCollided {
 				c.forgetCollision(req.Name)
 				if first, err = c.enter(ctx, conn, &stored, sent, false, 0, l); err == nil {
@@ -291,11 +290,11 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err = errors.Join(err, answer); err != nil {
 		return driver.Grant{}, err
 	}
-	g.Mode, g.Since, g.Valid = driver.Shared, sent, g.TTL
+	g.Mode, g.Since, g.Valid, g.Claim = driver.Shared, sent, g.TTL, false
 	return g, nil
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	var answer error
 	_, err := c.requestStep(ctx, taking, name, func(ctx context.Context, conn *sql.Conn) error {

@@ -159,9 +159,8 @@ func (c *client) crowded(name string) bool {
 // seenFor is how long a snapshot may be used that was read for another step.
 const seenFor = 20 * time.Millisecond
 
-// noteSeen notes what was read when an owner was found to have a hold. Suppose that it releases
-// the hold soon. The release need not read the name again: if anybody has written the row since, or
-// has given up a place, its write fails.
+// noteSeen notes what was read when an owner was found to have a hold. A release soon after need not
+// read the name again: its write fails if anybody has written the row since, or has given up a place.
 func (c *contention) noteSeen(owner string, s *snapshot, at time.Time) {
 	if len(c.seen) >= maxContended {
 		clear(c.seen)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	var info driver.Info
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
@@ -75,7 +75,7 @@ func (c *client) readPlaces(ctx context.Context, conn *sql.Conn, rows []named) e
 	return nil
 }
 
-// List implements driver.Inspector. It shows names in the order of their bytes.
+// List implements driver.Operator. It shows names in the order of their bytes.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		// No name that begins with the prefix is higher, in the order of bytes.

@@ -17,11 +17,10 @@ type Library struct {
 	// this process, and returns when the server has confirmed. Until stop has returned it
 	// calls receive with each notification, one at a time; receive does not block.
 	//
-	// It uses a connection of its own, not one of the pool. Suppose that this is lost.
-	// Then Listen subscribes again, for as long as it takes, and calls receive with "",
-	// because notifications may have been lost meanwhile. If it does not succeed at once,
-	// it first calls receive with "lost " and the reason, once: the driver polls until
-	// the call with "".
+	// Listen uses a connection of its own, not one of the pool. When that is lost, Listen
+	// subscribes until it succeeds, and then calls receive with "", because notifications may have
+	// been lost. If Listen does not succeed at once, it first calls receive with "lost " and the
+	// reason, once: the driver polls until the call with "".
 	//
 	// For PostgreSQL; nil: waiters poll.
 	Listen func(ctx context.Context, receive func(payload string)) (channel string, stop func(), err error)

@@ -41,9 +41,7 @@ func (s *pollState) moved(ahead int) {
 
 // pause returns how long after the last poll the next is due: a part of the time for which nothing
 // has changed, up to four times as long for those that are not first, and at least b.place for each
-// that is ahead. Suppose that 64 clients wait at a name that is handed on every 4 ms, and b.place is
-// 2 ms. Then the last one is polled for when some 30 of those ahead have had the name, and so on:
-// its pauses get shorter as its turn comes near. In SQLite a slow queue is polled less often: after at
+// that is ahead: a waiter's pauses get shorter as its turn comes near. In SQLite a slow queue is polled less often: after at
 // most a quarter of the time that it takes until the waiter's turn.
 func (s *pollState) pause(b bounds, now time.Time) time.Duration {
 	quiet := min(max(now.Sub(s.changed)/pausePart, b.shortest), b.longest)

@@ -8,20 +8,6 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// TestPausesOfCrowd: where each of 200 waiters in SQLite is a process, their polls leave the processors to
-// the holder, also when nothing changes.
-func TestPausesOfCrowd(t *testing.T) {
-	now := time.Now()
-	perSecond := 0.0
-	for ahead := range 200 {
-		s := pollState{ahead: ahead, changed: now.Add(-time.Minute), polled: now}
-		perSecond += float64(time.Second) / float64(s.pause(pauses[SQLite], now))
-	}
-	if perSecond > 4000 {
-		t.Errorf("they poll %.0f times a second", perSecond)
-	}
-}
-
 // TestPollerWakesForWhoAskedAgain: a waiter is polled for in time though the poller chose its pause while
 // the waiter asked for its place again, for another that is far behind (P7).
 func TestPollerWakesForWhoAskedAgain(t *testing.T) {
@@ -55,5 +41,19 @@ func TestPollerWakesForWhoAskedAgain(t *testing.T) {
 	case <-slept:
 	case <-time.After(time.Minute):
 		t.Error("P7: the poller does not wake")
+	}
+}
+
+// TestWatchOfAShortHold: P7: a hold that came and went between two polls is told of. A watcher that an earlier hint
+// woke may have seen it held.
+func TestWatchOfAShortHold(t *testing.T) {
+	w := &watch{hints: make(chan struct{}, 1)}
+	w.update(&state{last: 7})
+	<-w.hints
+	if w.update(&state{last: 7}) {
+		t.Error("a hint without a change")
+	}
+	if !w.update(&state{last: 8}) || len(w.hints) != 1 {
+		t.Error("no hint of a hold that came and went")
 	}
 }

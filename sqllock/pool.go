@@ -12,8 +12,7 @@ import (
 )
 
 // A pool hands its connections out in no order, and an application may use it too.
-// Suppose 500 goroutines take and release locks over 16 connections: a renewal that
-// waits among them comes too late. So the drivers over a pool keep one of its
+// A renewal that waits for a connection among 500 goroutines comes too late. So the drivers over a pool keep one of its
 // connections in reserve, for renewals, and for releases that wait for the pool. A
 // pool of one connection has none to spare: there renewals are the next to have it.
 
@@ -204,10 +203,9 @@ func (p *pool) ask(ctx context.Context, place *ticket) (*sql.Conn, error) {
 // maxLate is how many connections may be opened at a time for requests that have given up.
 const maxLate = 4
 
-// connect takes a connection of db. Suppose that one must be opened, and that the request's context
-// ends before it is. If that ended the opening, callers with deadlines that are shorter than an
-// opening takes would open connections for ever, and never get one. So it goes on, and the next
-// caller finds the connection in the pool.
+// connect takes a connection of db. The opening of a connection goes on when the request's context ends, and
+// the next caller finds the connection in the pool. Otherwise callers whose deadlines are shorter than an opening
+// takes would never get one.
 func (p *pool) connect(ctx context.Context) (*sql.Conn, error) {
 	stats := p.stats()
 	full := stats.MaxOpenConnections > 0 && stats.OpenConnections >= stats.MaxOpenConnections

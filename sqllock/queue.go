@@ -219,4 +219,9 @@ func (w *waiter) wake(g driver.Grant) {
 }
 
 // Losses implements driver.Notifier.
-func (c *client) Losses() <-chan driver.Loss { return c.losses }
+func (c *client) Losses() <-chan driver.Loss {
+	if c.channel == "" { // waiters poll
+		return nil
+	}
+	return c.losses
+}

@@ -5,11 +5,9 @@ import (
 	"database/sql"
 )
 
-// written is called when a decision has been written. Suppose the queue was empty as this step read
-// it, a waiter has taken a place meanwhile without touching the row, because that said that there
-// was a crowd, and this step has made room. The waiter relies on this step, which therefore looks
-// at the places again. If this client stops before it does, the waiter's next question grants it
-// what is free.
+// written is called when a decision has been written. A waiter may have taken a place between our read and
+// our write. It did not touch the row, so our write did not fail. So written reads the queue again. If this
+// client stops before that, the waiter's next question grants it what is free.
 func (c *client) written(ctx context.Context, conn *sql.Conn, name string, d *decision) error {
 	c.afterWrite(d.attempt)
 	if d.recheck && c.recheck(ctx, conn, name) != nil {

@@ -1,9 +1,8 @@
 package sqllock
 
-// requestLog knows of which owners the store has answered all requests. Suppose that such an
-// owner is withdrawn. Then no request of it can still arrive, and the store need not keep a
-// tombstone for it (P6): rows with many tombstones are slow. The log covers the last owners
-// only; for all others the store keeps a tombstone. The client's mutex guards it.
+// requestLog knows of which owners the store has answered all requests. No request of such an owner can still
+// arrive, so the store need not keep a tombstone when it is withdrawn (P6): rows with many tombstones are slow. The
+// log covers the last owners only; for all others the store keeps a tombstone. The client's mutex guards it.
 type requestLog struct {
 	underWay map[string]int // requests, by owner
 	known    map[string]bool

@@ -197,7 +197,6 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,
-		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll, TokenBlock: tokenBlock,
 		Guarantees: guarantees[dialect],
@@ -339,7 +338,6 @@ func (c *client) listen(ctx context.Context) error {
 		return nil
 	}
 	c.channel, c.unsubscribe = channel, stop
-	c.caps.Ops |= driver.OpNotify
 	return nil
 }
 

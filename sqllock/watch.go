@@ -44,11 +44,13 @@ func (c *client) unwatch(w *watch) {
 	}
 }
 
-// update gives a hint if the holders are others than at the last poll, and reports whether
-// they are. The first poll gives one too: the holders may have changed since the watch began.
+// update gives a hint if the holders are others than at the last poll, or there were others in between, and
+// reports whether it is so. A hold that came and went between two polls counts, by its token: an earlier hint
+// may have made the watcher look at the name while it was held. The first poll gives a hint too: the holders may
+// have changed since the watch began.
 func (w *watch) update(st *state) bool {
 	var b strings.Builder
-	b.WriteString("seen")
+	fmt.Fprintf(&b, "last %d", st.last)
 	for i := range st.Holds {
 		if h := &st.Holds[i]; h.Closed {
 			b.WriteString(" closed")

@@ -188,9 +188,8 @@ func (c *client) changeInTransaction(ctx context.Context, conn *sql.Conn, name s
 }
 
 // beginAndRead begins a transaction, locks the name and reads it. In SQLite the time that counts is
-// the host's after the lock was waited for. Suppose this process is stopped before it has the lock.
-// Meanwhile a waiter asks again and counts its trust from there. If this step then handed the name
-// over at the time before, the claim would end before the winner stops to trust it (P1).
+// the host's after the lock was waited for. A, at an earlier time, could hand the name to B, which has asked since
+// and counts its trust from there: the claim would end before B stops to trust it (P1).
 func (c *client) beginAndRead(ctx context.Context, conn *sql.Conn, name string, l look) (*snapshot, error) {
 	begin := bound(c.statements.begin, name)
 	if c.statements.dialect == SQLite {

@@ -21,10 +21,8 @@ const (
 
 // texts are the statements of a dialect, each with the name as its only argument.
 //
-// The column turn counts the exclusive locks of a name. Suppose that a transaction at
-// REPEATABLE READ has taken its snapshot, another locks the name, writes and commits, and
-// then the first one locks the name. If the lock changed nothing in the row, the first one
-// could not find out that its snapshot is older than the other's writes. SKIP LOCKED is used
+// The column turn counts the exclusive locks of a name. By it a transaction A at REPEATABLE READ finds out, when
+// it locks the name, that its snapshot is older than the writes of B, which held the lock before. SKIP LOCKED is used
 // where NOWAIT is meant, because it is no error to the database: PostgreSQL would end the
 // transaction and log it.
 type texts struct {

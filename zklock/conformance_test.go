@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -22,7 +21,6 @@ const quick = 200 * time.Millisecond
 // is needed, because the server takes the requests of a session in their order.
 var except = []string{
 	"faults/a request later than its withdrawal",
-	"faults/a queued request later than its withdrawal",
 	"transport/a try later than its withdrawal",
 	// Curator's semaphore takes a place first, and permits by a second request: the session's timeout runs from there.
 	"queue/hand-off counts from before the release (slots)",
@@ -68,34 +66,10 @@ var leaks = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).start.func1"),
 }
 
-// proxies stand before the servers of one ensemble.
-type proxies []*chaos.Proxy
-
-func (ps proxies) each(do func(*chaos.Proxy)) {
-	for _, p := range ps {
-		do(p)
-	}
-}
-
-func (ps proxies) HoldReplies()  { ps.each((*chaos.Proxy).HoldReplies) }
-func (ps proxies) HoldRequests() { ps.each((*chaos.Proxy).HoldRequests) }
-func (ps proxies) Cut()          { ps.each((*chaos.Proxy).Cut) }
-func (ps proxies) Heal()         { ps.each((*chaos.Proxy).Heal) }
-
-func (ps proxies) Connections() (n int) {
-	ps.each(func(p *chaos.Proxy) { n += p.Connections() })
-	return n
-}
-
 // through returns what opens a client behind a proxy for each server.
 func through(server *testserver.ZooKeeper) func(testing.TB) (driver.Driver, drivertest.Transport) {
 	return func(t testing.TB) (driver.Driver, drivertest.Transport) {
-		var ps proxies
-		var addrs []string
-		for _, m := range server.Members {
-			p := chaos.StartProxy(t, m.Addr)
-			ps, addrs = append(ps, p), append(addrs, p.Addr)
-		}
+		ps, addrs := testserver.StartProxies(t, strings.Split(server.Addrs(), ",")...)
 		return dial(t, Config{Servers: addrs}), ps
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/internal/zksession"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
@@ -78,7 +79,7 @@ func (c *client) acquireKeeper(ctx context.Context, timeout time.Duration) (*kee
 			defer k.leave()
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return nil, &driver.UnansweredError{Ended: ctx.Err(), Why: k.failed}
+			return nil, &ctxerr.Unanswered{Ended: ctx.Err(), Why: k.failed}
 		}
 		switch {
 		case k.err != nil:
@@ -314,7 +315,7 @@ func (k *keeper) awaitTurn(ctx context.Context) error {
 // unanswered adds to a context's error why the session has no connection, if it has none.
 func (k *keeper) unanswered(ended error) error {
 	if why := k.session.Suspended(); why != nil {
-		return &driver.UnansweredError{Ended: ended, Why: why}
+		return &ctxerr.Unanswered{Ended: ended, Why: why}
 	}
 	return ended
 }

@@ -115,9 +115,7 @@ func TestBlockers(t *testing.T) {
 	} {
 		entries := parseChildren(c.names).entries
 		ahead, err := before(entries, c.names[len(c.names)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := blocker(ahead, c.mode)
 		if got != c.blocker || holders(entries) != c.holders {
 			t.Errorf("%q: the last waits for %q, and %d hold; want %q and %d", c.names, got, holders(entries), c.blocker, c.holders)

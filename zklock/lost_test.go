@@ -25,80 +25,6 @@ func kinds(name string) map[string]driver.Request {
 	return map[string]driver.Request{"mutex": mutex, "writer": writer, "reader": reader, "slots": slots}
 }
 
-// TestLostAnswers cuts the connection at any moment of a request, with or without a holder before it.
-// Who asks again gets the hold or the place that the first request has made; who withdraws leaves nothing
-// behind. At no time has an owner two nodes.
-func TestLostAnswers(t *testing.T) {
-	t.Parallel()
-	x := fixture{start(t)}
-	proxy := chaos.StartProxy(t, x.Members[0].Addr)
-	c := dial(t, Config{Servers: []string{proxy.Addr}})
-	defer c.Close()
-	other, java := x.open(t), x.raw(t)
-	const rounds = 16
-	for round := range rounds {
-		for kind := range kinds("") {
-			name := fmt.Sprintf("lost/%s/%d", kind, round)
-			r, blocks := kinds(name)[kind], kinds(name)[kind]
-			var holder driver.Grant
-			if round%2 == 1 {
-				blocks.Permits = blocks.Slots
-				if blocks.Mode == driver.Shared {
-					blocks.Mode = driver.Exclusive
-				}
-				holder = take(t, other, blocks)
-			}
-			ask := c.Try
-			if round%4 >= 1 {
-				ask = c.Enqueue
-			}
-			done := make(chan error, 1)
-			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				_, err := ask(ctx, r)
-				done <- err
-			}()
-			time.Sleep(time.Duration(rand.IntN(int(1500 * time.Microsecond))))
-			proxy.HoldReplies()
-			time.Sleep(time.Duration(rand.IntN(int(3 * time.Millisecond))))
-			proxy.Cut()
-			time.Sleep(time.Millisecond)
-			proxy.Heal()
-			err := <-done
-			if again := round%3 == 0 && round%2 == 0; again && errors.Is(err, driver.ErrUncertain) {
-				eventually(t, "an answer to the second request", func() bool {
-					_, err = c.Enqueue(t.Context(), r)
-					return !errors.Is(err, driver.ErrUncertain)
-				})
-				if err != nil {
-					t.Errorf("P6: %s: asking again for a free name: %v", kind, err)
-				}
-			}
-			if n := ownNodes(java, name, r); n > max(1, r.Permits) {
-				t.Errorf("P6: %s: an owner has %d nodes", kind, n)
-			}
-			if holder.Owner != "" {
-				release(t, other, holder)
-			}
-			eventually(t, "a withdrawal", func() bool {
-				err := c.Release(t.Context(), []driver.Grant{{Request: r}})[0]
-				return err == nil || driver.Gone(err)
-			})
-			if n := ownNodes(java, name, r); n != 0 {
-				t.Errorf("P6: %s: a request that was withdrawn has %d nodes (%v)", kind, n, err)
-			}
-			again := kinds(name)[kind]
-			release(t, other, take(t, other, again))
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.owners) != 0 {
-		t.Errorf("P9: %d records are left", len(c.owners))
-	}
-}
-
 // ownNodes counts the nodes of a request's owner.
 func ownNodes(java raw, name string, r driver.Request) (n int) {
 	for _, dir := range []string{"/" + name, "/" + name + "/locks", "/" + name + "/leases"} {
@@ -152,9 +78,7 @@ func TestLeasesReapedBetweenReads(t *testing.T) {
 	a := &call{c: waiter, o: waiter.known(slot.Name, slot.Owner), req: &slot}
 	for i := 1; i <= 2; i++ {
 		replies, err := a.o.keeper.do(t.Context(), a.slotsOps()...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		replies[i] = zk.Reply{Err: zk.NoNode}
 		if err := a.seeSlots(t.Context(), replies); err != nil || !a.view.leases {
 			t.Errorf("P6: with read %d of the leases too late the place is %+v, %v", i, a.view, err)
@@ -174,9 +98,7 @@ func TestCloseKeepsLockDelays(t *testing.T) {
 		r := request("left")
 		r.TTL, r.LockDelay = time.Second, delay
 		g := take(t, left, r)
-		if err := left.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, left.Close())
 		next := request("left")
 		if delay == 0 {
 			release(t, c, take(t, c, next))
@@ -349,9 +271,7 @@ func TestServerFailed(t *testing.T) {
 	c := x.open(t)
 	for kind, r := range kinds("failed") {
 		reserved, err := c.reserve(t.Context(), r.Name, r.Owner)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := &call{c: c, o: reserved, req: &r, timeout: r.TTL}
 		if err := a.created(t.Context(), []zk.Reply{{Err: zk.Code(-5)}}, nil); !errors.Is(err, driver.ErrUncertain) {
 			t.Errorf("P6: %s: a node that may be there: %v", kind, err)

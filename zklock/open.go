@@ -226,7 +226,6 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 	}
 	c.caps = driver.Caps{
 		Store:   "zk:" + id,
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, Poll: poll, TokenBlock: 1,
 		Guarantees: guarantees(tick(ctx, long, shortest), c.anyServer),

@@ -32,7 +32,7 @@ func (c *client) operate(ctx context.Context, name string, do func(context.Conte
 	return do(ctx, k)
 }
 
-// Break implements driver.Breaker. The token names one hold for ever, by the transaction that made its
+// Break implements driver.Operator. The token names one hold for ever, by the transaction that made its
 // node (P4). Its holder learns of the break by a watch on that node.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
@@ -54,7 +54,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	})
 }
 
-// Inspect implements driver.Inspector. Since when a hold is held is by the clock of the leader. When it
+// Inspect implements driver.Operator. Since when a hold is held is by the clock of the leader. When it
 // expires is known of Holdfast's sessions, from the last write of their own nodes.
 func (c *client) Inspect(ctx context.Context, name string) (info driver.Info, err error) {
 	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
@@ -195,7 +195,7 @@ func (c *client) left(ctx context.Context, k *keeper, nodes []node, now int64) (
 // listedAtOnce is how many paths List asks for in one write.
 const listedAtOnce = 500
 
-// List implements driver.Inspector. It walks through all paths that begin with the prefix.
+// List implements driver.Operator. It walks through all paths that begin with the prefix.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		err := c.alive(ctx)

@@ -299,7 +299,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err := c.downgrade(ctx, o, g.Note); err != nil {
 		return driver.Grant{}, err
 	}
-	g.Mode, g.Since, g.Valid, g.Token = driver.Shared, renewal.Since, renewal.Valid, o.token
+	g.Mode, g.Since, g.Valid, g.Token, g.Claim = driver.Shared, renewal.Since, renewal.Valid, o.token, false
 	return g, nil
 }
 

@@ -62,9 +62,7 @@ func TestOneWriteForAll(t *testing.T) {
 	}
 	zxid := func() int64 {
 		info, err := zk.Probe(t.Context(), zk.Config{}, x.Members[0].Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return info.Zxid
 	}
 	settled := clock.Now().Add(3 * ttl / 3)

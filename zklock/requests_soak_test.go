@@ -17,23 +17,18 @@ func TestWatchesOfWaiters(t *testing.T) {
 	t.Parallel()
 	x := fixture{start(t)}
 	c, other := x.open(t), x.open(t)
-	g := take(t, other, request("watched"))
-	eventually(t, "the holder watches its node", func() bool { return watches(t, x.Members[0]) == 1 })
-	slots := request("slots")
-	slots.Mode, slots.Slots, slots.Permits = driver.Slot, 1, 1
-	s := take(t, other, slots)
-	eventually(t, "the other holder too", func() bool { return watches(t, x.Members[0]) == 2 })
+	slot := func() driver.Request {
+		r := request("slots")
+		r.Mode, r.Slots, r.Permits = driver.Slot, 1, 1
+		return r
+	}
+	holds := []driver.Grant{take(t, other, request("watched")), take(t, other, slot())}
+	eventually(t, "the holders watch their nodes", func() bool { return watches(t, x.Members[0]) == len(holds) })
 	var places []driver.Request
-	for i := range 30 {
-		r := request("watched")
-		switch i % 3 {
-		case 1:
-			r.RW, r.Mode = true, driver.Shared
-		case 2:
-			r = request("slots")
-			r.Mode, r.Slots, r.Permits = driver.Slot, 1, 1
-		}
-		places = append(places, r)
+	for range 10 {
+		reader := request("watched")
+		reader.RW, reader.Mode = true, driver.Shared
+		places = append(places, request("watched"), reader, slot())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiters sync.WaitGroup
@@ -46,18 +41,19 @@ func TestWatchesOfWaiters(t *testing.T) {
 		})
 	}
 	// The server counts a path once for all watches of a connection on it.
-	eventually(t, "the waiters watch", func() bool { return watches(t, x.Members[0]) >= 2+20 })
+	eventually(t, "the waiters watch", func() bool { return watches(t, x.Members[0]) >= 20+len(holds) })
 	time.Sleep(100 * time.Millisecond)
-	if n := watches(t, x.Members[0]); n > 2+30 {
-		t.Errorf("P9: 30 waiters have %d watches", n-2)
+	if n := watches(t, x.Members[0]) - len(holds); n > len(places) {
+		t.Errorf("P9: %d waiters have %d watches", len(places), n)
 	}
 	cancel()
 	waiters.Wait()
 	for _, r := range places {
 		release(t, c, driver.Grant{Request: r})
 	}
-	eventually(t, "only the holders watch", func() bool { return watches(t, x.Members[0]) == 2 })
-	release(t, other, g)
-	release(t, other, s)
+	eventually(t, "only the holders watch", func() bool { return watches(t, x.Members[0]) == len(holds) })
+	for _, g := range holds {
+		release(t, other, g)
+	}
 	eventually(t, "nobody watches", func() bool { return watches(t, x.Members[0]) == 0 })
 }

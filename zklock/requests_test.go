@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,9 +19,7 @@ func TestRequestsOfAPair(t *testing.T) {
 		before := received(t, x.Members[0])
 		for range pairs {
 			g, err := ask(t.Context(), request("pair"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			release(t, c, g)
 		}
 		// A few are for pings, the watches of slow holds, and the asking itself.
@@ -79,73 +76,5 @@ func TestRequestsOfAHandOver(t *testing.T) {
 		for _, c := range clients {
 			c.Close()
 		}
-	}
-}
-
-// TestRequestsOfManyHolds: ten thousand holds are renewed by one write of their session, once they are
-// watched.
-func TestRequestsOfManyHolds(t *testing.T) {
-	x := fixture{start(t)}
-	c := x.openWith(t, Config{Poll: time.Minute})
-	const holds = 10_000
-	grants := make([]driver.Grant, holds)
-	var takers sync.WaitGroup
-	requests := make([]driver.Request, holds)
-	for i := range requests {
-		requests[i] = request("many/" + string(rune('a'+i%26)) + "/" + request("").Owner)
-		requests[i].TTL = 2 * time.Minute
-	}
-	for i := range 64 {
-		takers.Go(func() {
-			for n := i; n < holds; n += 64 {
-				g, err := c.Try(t.Context(), requests[n])
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				grants[n] = g
-			}
-		})
-	}
-	takers.Wait()
-	if t.Failed() {
-		return
-	}
-	renew := func() {
-		for i, r := range c.Renew(t.Context(), grants) {
-			if r.Err != nil {
-				t.Fatalf("P2: renewing hold %d: %v", i, r.Err)
-			}
-		}
-	}
-	renew() // watches those that are not watched yet
-	eventually(t, "all are watched", func() bool { return watches(t, x.Members[0]) == holds })
-	eventually(t, "nobody looks at them any more", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return !c.looking
-	})
-	before := received(t, x.Members[0])
-	const rounds = 20
-	for range rounds {
-		renew()
-	}
-	if n := received(t, x.Members[0]) - before; n > rounds+10 {
-		t.Errorf("P9: %d renewals of %d holds are %d requests", rounds, holds, n)
-	} else {
-		t.Logf("%d renewals of %d holds are %d requests", rounds, holds, n)
-	}
-	for some := range slices.Chunk(grants, 500) { // a call is bounded in time
-		for i, err := range c.Release(t.Context(), some) {
-			if err != nil {
-				t.Fatalf("P4: releasing %q: %v", some[i].Name, err)
-			}
-		}
-	}
-	eventually(t, "no watch is left", func() bool { return watches(t, x.Members[0]) == 0 })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.owners) != 0 || len(c.keepers) != 1 {
-		t.Errorf("P9: %d records and %d sessions are left", len(c.owners), len(c.keepers))
 	}
 }

@@ -23,9 +23,7 @@ func TestRetryPolicies(t *testing.T) {
 		{"forever:10ms", s, 1000, 1010 * s},
 	} {
 		next, err := parseRetry(c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		retries, now, last := 0, c.each, time.Duration(0)
 		for pause, again := next(0, now); again && retries < 1000; pause, again = next(retries, now) {
 			last = now + pause
@@ -42,9 +40,7 @@ func TestRetryPolicies(t *testing.T) {
 func TestExponential(t *testing.T) {
 	for text, most := range map[string]time.Duration{"exponential:100ms:29:5s": 5 * time.Second, "exponential:100ms:29": longestRetry} {
 		next, err := parseRetry(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for n := range 30 {
 			for range 100 {
 				pause, again := next(n, 0)

@@ -3,17 +3,7 @@
 package zklock
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,51 +13,11 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// certificate makes one that is its own authority, for the loopback address or, if it is not empty, a name only. It
-// returns the files of it and its key.
-func certificate(t *testing.T, name string) (cert, key string) {
-	t.Helper()
-	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "zookeeper"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if name != "" {
-		template.DNSNames = []string{name}
-	} else {
-		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(file, kind string, der []byte) string {
-		file = filepath.Join(t.TempDir(), file)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", private)
-}
-
 // openURL opens a store by its URL.
 func openURL(t *testing.T, raw string) (*client, error) {
 	t.Helper()
 	u, err := driver.ParseURL(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := driver.Open(t.Context(), u)
 	if err != nil {
 		return nil, err
@@ -80,8 +30,8 @@ func openURL(t *testing.T, raw string) (*client, error) {
 // the server.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t, "")
-	strangers, strangersKey := certificate(t, "")
+	cert, key := testserver.Certificate(t, t.TempDir(), "", 1)
+	strangers, strangersKey := testserver.Certificate(t, t.TempDir(), "", 1)
 	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Cert: cert, Key: key, ClientCA: cert})
 	store := "zks://" + server.TLSAddrs()
 	for query, why := range map[string]string{
@@ -96,13 +46,9 @@ func TestTLS(t *testing.T) {
 	}
 	mine := store + "?hf.ca=" + cert + "&hf.cert=" + cert + "&hf.key=" + key
 	a, err := openURL(t, mine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := openURL(t, mine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := take(t, a, request("secure"))
 	r := request("secure")
 	queue(t, b, r)
@@ -113,13 +59,11 @@ func TestTLS(t *testing.T) {
 // TestTickOverTLS: the server's certificate has its name only, not its address.
 func TestTickOverTLS(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t, "localhost")
+	cert, key := testserver.Certificate(t, t.TempDir(), "localhost", 1)
 	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second, Cert: cert, Key: key})
 	_, port, _ := strings.Cut(server.TLSAddrs(), ":")
 	c, err := openURL(t, "zks://localhost:"+port+"?hf.ca="+cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := c.Caps().Guarantees.Lateness; got != 2*time.Second {
 		t.Errorf("P5: the server tells a tick of 1 s, and a dead holder's name opens %v late at most", got)
 	}
@@ -131,13 +75,9 @@ func TestDigest(t *testing.T) {
 	t.Parallel()
 	x := fixture{start(t)}
 	a, err := openURL(t, "zk://worker:p%40ss%3Aword@"+x.Addrs()+"/team")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := openURL(t, "zk://worker:p%40ss%3Aword@"+x.Addrs()+"/team")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slots := request("sem")
 	slots.Mode, slots.Slots, slots.Permits = driver.Slot, 2, 1
 	for _, r := range []driver.Request{request("orders/42"), slots} {
@@ -159,9 +99,7 @@ func TestDigest(t *testing.T) {
 		"make":   zk.Create("/team/orders/42/"+someone+stemLock, nil, nil, zk.Ephemeral|zk.Sequential),
 	} {
 		replies, err := stranger.Do(t.Context(), op)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if e := replies[0].Err; !errors.Is(e, zk.NoAuth) && !errors.Is(e, zk.NoNode) {
 			t.Errorf("a stranger can %s: %v", what, e)
 		}
@@ -183,18 +121,12 @@ func TestDigest(t *testing.T) {
 
 	// With hf.acl=open everybody may.
 	open, err := openURL(t, "zk://worker:pw@"+x.Addrs()+"/all?hf.acl=open")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	anybody, err := openURL(t, "zk://"+x.Addrs()+"/all")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Who may not make a parent is refused for certain: there is nothing to be withdrawn.
 	root, err := openURL(t, "zk://"+x.Addrs())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := root.Enqueue(t.Context(), request("team/another/42")); !errors.Is(err, zk.NoAuth) || errors.Is(err, driver.ErrUncertain) {
 		t.Errorf("P6: a lock below what is another user's: %v", err)
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
+// must ends the test at an error.
+var must = testserver.Must
+
 // within is how long a test waits for what should come soon.
 const within = time.Minute
 
@@ -67,9 +70,7 @@ type raw struct {
 func (x fixture) raw(t *testing.T) raw {
 	t.Helper()
 	s, err := zk.Open(t.Context(), zk.Config{Servers: strings.Split(x.Addrs(), ","), Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	return raw{s, t}
 }
@@ -180,9 +181,7 @@ func number(t *testing.T, m *testserver.ZooKeeperMember, command, pattern string
 		t.Fatalf("%s says %q", command, m.Ask(command))
 	}
 	n, err := strconv.Atoi(found[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 

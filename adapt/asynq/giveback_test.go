@@ -17,11 +17,12 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // deaf is a store that confirms no release.
 type deaf struct {
-	driver.Forward
+	wrap.Forward
 	is *atomic.Bool
 }
 
@@ -41,7 +42,7 @@ func (d deaf) Release(ctx context.Context, grants []driver.Grant) []error {
 // given back. Run says so.
 func TestNotGivenBack(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	d := deaf{driver.Forward{Driver: memlock.NewStore(nil).Client()}, new(atomic.Bool)}
+	d := deaf{wrap.Forward{Driver: memlock.NewStore(nil).Client()}, new(atomic.Bool)}
 	d.is.Store(true)
 	locks, err := holdfast.New(d, nil)
 	if err != nil {

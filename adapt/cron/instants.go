@@ -40,8 +40,8 @@ func (w watched) Next(t time.Time) time.Time {
 	return next
 }
 
-// take returns the latest instant that is due and has not been taken. Suppose that two runs begin
-// late, in the other order: each gets an instant of its own all the same.
+// take returns the latest instant that is due and has not been taken. Two runs that
+// begin late, in the other order, get an instant each.
 func (i *instants) take(now time.Time) (instant time.Time, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -213,10 +213,9 @@ func (n *name) heldByLocked() *cellv1.HeldBy {
 // errOver is the answer to a request that was released or withdrawn.
 var errOver = refuse(cellv1.Reason_REASON_NOT_HELD, "this request is over: it was released or withdrawn")
 
-// run goes on until the request has its hold, or its place, or is refused. What the mirror shows may
-// be old. Suppose that the name was released just now at another member, or that the request had the
-// name before, has released it, and is used again. So nobody is refused, and nobody is told that it has
-// the name already, before the mirror has caught up.
+// run goes on until the request has its hold, or its place, or is refused. The mirror may be old: another member may
+// have released the name just now, and the request may have had the name before. So run refuses nobody, and tells
+// nobody that it has the name already, before the mirror has caught up.
 func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
 	for synced := false; ; {
 		s := a.look()
@@ -345,8 +344,8 @@ func (a *acquire) takePlaces(ctx context.Context) error {
 	return err
 }
 
-// confirmPlaces confirms the places, and waits until the mirror shows what had become of them before. Suppose that they
-// had ended, and the holds that were claims with them: then whoever hears that places last hears of that loss first.
+// confirmPlaces confirms the places, and waits until the mirror shows what had become of them before. A
+// client whose places had ended, and its claims with them, so hears of the loss before it hears that places last.
 func (a *acquire) confirmPlaces(ctx context.Context) error {
 	taken, err := a.confirm(ctx, a.session, true)
 	if err == nil {
@@ -412,8 +411,8 @@ func (a *acquire) checkPlace(ctx context.Context, e *entry) error {
 	return mismatch
 }
 
-// giveUp takes a place back, and reports whether it still was one. Suppose that it has become a hold, and that the same
-// call at another member has told of it: the hold must stay (P1).
+// giveUp takes a place back, and reports whether it still was one. A place that has become a hold stays, because
+// the same call at another member may have told of the hold (P1).
 func (a *acquire) giveUp(ctx context.Context, r removal) (bool, error) {
 	r.unused, r.place = true, true
 	done, err := a.remove(ctx, []removal{r})

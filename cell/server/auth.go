@@ -82,8 +82,8 @@ func (f *front) mayAdminister(ctx context.Context) error {
 }
 
 // stillAllowed reports whether the caller may do something with a path, as the mirror shows it, and returns what compares
-// that the ACL which says so is still that. Suppose that the right is taken away at another member while the call is at
-// work: it must not write after that, nor make a node with the rights from before.
+// that the ACL which says so is still that. A call whose right is taken away at another member, while it is at work,
+// must not write after that, nor make a node with the rights from before.
 func (f *front) stillAllowed(ctx context.Context, path string, r right) ([]*etcdserverpb.Compare, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()

@@ -25,8 +25,8 @@ func newCertificates(c *Config) (*certificates, error) {
 	return all, err
 }
 
-// read reads the files, and reports whether they have changed. Suppose that a certificate has been replaced and
-// its key has not yet: until both fit, everything stays as it was.
+// read reads the files, and reports whether they have changed. While a certificate and its key do not fit,
+// because only one has been replaced, everything stays as it was.
 func (c *certificates) read() (changed bool, err error) {
 	var all [3][]byte
 	for i, name := range []string{c.files.Cert, c.files.Key, c.files.CA} {

@@ -11,7 +11,7 @@ import (
 )
 
 // fence is the hold that a call depends on, because it carries its sequencer. The hold is compared in every
-// transaction of the call. Suppose it ends after the call was let in: nothing is written all the same.
+// transaction of the call, so nothing is written after the hold has ended.
 type fence struct {
 	key       string
 	changed   int64 // the revision of the key's last change

@@ -95,7 +95,7 @@ func (f *front) mayUse(ctx context.Context, path string, r right) error {
 }
 
 // syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path.
-// Suppose that another member has taken the right away, and then a secret was written: this one must not show it.
+// If another member takes the right away, and then a secret is written, this member does not show the secret.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
 	if err := f.sync(ctx); err != nil {
 		return err

@@ -82,8 +82,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(out, r)
 		return
 	case g.local && !namesLoopback(r.Host):
-		// Suppose a browser on this host shows a page of evil.example, which has just become the name of
-		// this host: the page could call.
+		// A browser on this host may show a page of evil.example, which has just become a name of this
+		// host. Without this check the page could call.
 		http.Error(out, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)
 		return
 	case l == open:

@@ -188,8 +188,8 @@ func (k *keepAlive) extend(ctx context.Context) (driver.Instant, error) {
 		case ctx.Err() != nil:
 			return 0, ended(ctx)
 		}
-		// Suppose the leader has just died. The call stays parked until there is another one: clients
-		// that came back at once would only make the members busy.
+		// The leader may have just died. The call stays parked until there is another leader, because
+		// clients that came back at once would only make the members busy.
 		if k.clock.Now() >= k.arrived.Add(k.patience()) {
 			return 0, err
 		}

@@ -42,7 +42,7 @@ func (l *lagging) Reached(ctx context.Context) (int64, error) {
 }
 
 // TestLaggingRights: rights count as they are when a call is done, and not as its member knew them when it came.
-// Suppose a right is taken away and a secret written, at another member: a reader at this one does not see it.
+// A right is taken away and a secret written, at another member: a reader at this one does not see the secret.
 func TestLaggingRights(t *testing.T) {
 	p := newPeople(t)
 	admin, user := p.add(t, "admin", grant{"", toAdminister}), p.add(t, "user", grant{"a", toAdminister})

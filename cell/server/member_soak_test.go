@@ -55,7 +55,7 @@ func TestOneLock(t *testing.T) {
 	}
 }
 
-// TestStatusIsCheap: clients ask for the status when they come. Suppose that all metrics of the process were gathered for
+// TestStatusIsCheap: clients ask for the status when they come. The member does not gather all metrics of the process for
 // each of them.
 func TestStatusIsCheap(t *testing.T) {
 	m := start(t)

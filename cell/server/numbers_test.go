@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
-// TestNumbersOfWrites: each of many writes at the same time returns its own numbers. Suppose that one returned those
-// of the next: then its client would take the other's contents for its own, and write over them.
+// TestNumbersOfWrites: each of many writes at the same time returns its own numbers. A client with
+// another's numbers would take the other's contents for its own, and write over them.
 func TestNumbersOfWrites(t *testing.T) {
 	a := dial(start(t))
 	var mu sync.Mutex

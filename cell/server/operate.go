@@ -53,7 +53,7 @@ func (c cell) Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*
 }
 
 // logSync is how long a sync of etcd's log takes on average. To find it, all metrics of the process have to be gathered.
-// Suppose that ten thousand clients come, and each asks for the status: so it is remembered for a while.
+// Ten thousand clients may ask for the status at once, so the member remembers it for a while.
 type logSync struct {
 	mu    sync.Mutex
 	found time.Time

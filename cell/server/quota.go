@@ -142,8 +142,8 @@ func (f *front) mayStore(ctx context.Context, path string, size int) error {
 }
 
 // countCloserLocked counts a closer that is all that is left of a hold as a lock of its principal, or does not count
-// it any more. Suppose that somebody takes a name for a minimum of a day and gives it back, and then another, and
-// so on: no session of theirs has anything, and the cell soon has no room.
+// it any more. Otherwise A could take name after name for a minimum of a day and give each back: A's sessions
+// would have nothing, and the cell soon no room.
 func (m *mirror) countCloserLocked(e *entry, counts bool) {
 	switch {
 	case e.Value.Principal == "" || counts == e.counted:

@@ -107,9 +107,8 @@ func (f *front) absent(ctx context.Context, removals []removal) (at []int) {
 	return at
 }
 
-// withdrawAbsent withdraws requests that are not there, no more of them than the principal's pace allows. Suppose
-// that somebody withdraws what was never asked for, again and again: each tombstone stays for minutes, and
-// soon the cell has no room for its sessions.
+// withdrawAbsent withdraws requests that are not there, no more of them than the principal's pace allows. Each
+// withdrawal leaves a tombstone for minutes: withdrawals of what was never asked for could fill the cell.
 func (f *front) withdrawAbsent(ctx context.Context, removals []removal, at []int, done []bool) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

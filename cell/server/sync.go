@@ -23,8 +23,8 @@ func (f *front) sync(ctx context.Context) error {
 	return ofStore(ctx, f.mirror.reach(ctx, r.rev))
 }
 
-// rounds ask etcd how far the cell is, for all that want to know it at a time. Suppose that ten thousand sessions give signs
-// of life: each of their calls would want a stack as deep as etcd's, and wait with it until the next one.
+// rounds ask etcd how far the cell is, for all calls that want to know it at a time. Ten thousand calls that asked each
+// for itself would hold ten thousand stacks as deep as etcd's.
 type rounds struct {
 	mu   sync.Mutex
 	next *round        // of those who have come since the last one began; nil: nobody has

@@ -40,8 +40,8 @@ type fileOp struct {
 	Action   fileAction
 	Want     int64  // the generation that the file must have
 	Contents string // no two writes have the same
-	// Again says that the client may have made the call more than once. Suppose that the first call was done, and its
-	// answer lost: then the second is refused, although the operation was done.
+	// Again says that the client may have made the call more than once: the second is refused although the operation
+	// was done, if the first was done and its answer lost.
 	Again bool
 
 	Outcome              outcome

@@ -9,7 +9,6 @@ replace (
 	github.com/holdfastlock/holdfast/celllock => ../../celllock
 	github.com/holdfastlock/holdfast/drivertest => ../../drivertest
 	github.com/holdfastlock/holdfast/etcdlock => ../../etcdlock
-	github.com/holdfastlock/holdfast/redislock/rueidisconn => ../../redislock/rueidisconn
 )
 
 require (
@@ -21,7 +20,6 @@ require (
 	github.com/holdfastlock/holdfast/cell/server v0.0.0-00010101000000-000000000000
 	github.com/holdfastlock/holdfast/celllock v0.0.0-00010101000000-000000000000
 	github.com/holdfastlock/holdfast/etcdlock v0.0.0-00010101000000-000000000000
-	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -95,7 +93,6 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
-	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/spf13/pflag v1.0.10
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect

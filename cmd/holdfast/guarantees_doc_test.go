@@ -43,7 +43,7 @@ func store(t *testing.T, pkg, example, url string) guarantees.Store {
 	t.Helper()
 	d := openURL(t, url)
 	defer d.Close()
-	return guarantees.Store{Package: pkg, URL: example, Caps: d.Caps()}
+	return guarantees.Store{Package: pkg, URL: example, Driver: d, Caps: d.Caps()}
 }
 
 // redisServers starts servers and returns their addresses.
@@ -76,30 +76,32 @@ func overTwo(t *testing.T) guarantees.Store {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	return guarantees.Store{Package: "fallback", Caps: d.Caps()}
+	return guarantees.Store{Package: "fallback", Driver: d, Caps: d.Caps()}
 }
 
 // TestGuaranteesDoc checks that the documentation is what the drivers' Caps generate.
 func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
-	setnx := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=setnx")
-	setnx.Layout = "setnx"
-	redisson := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=redisson")
-	redisson.Layout = "redisson"
-	fair := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=redisson&hf.redisson=fair")
-	fair.Layout = "redisson, fair"
-	fenced := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=redisson&hf.redisson=fenced")
-	fenced.Layout = "redisson, fenced"
+	redis := "redis://" + redisServers(t, 1)[0]
+	like := func(url string, shown guarantees.Store) guarantees.Store {
+		shown.Package, shown.Caps = "redislock", store(t, "", "", url).Caps
+		return shown
+	}
 	sentinels := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
-	sentinel := store(t, "redislock", "", "redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName)
-	sentinel.Deployment = "sentinel"
-	cluster := store(t, "redislock", "", "redis+cluster://"+testserver.StartCluster(t, testserver.ClusterOptions{}).Addrs())
-	cluster.Deployment = "cluster"
-	replicas := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.replicas=1")
-	replicas.With = "hf.replicas=1"
-	durable := store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
-	durable.With = "hf.durable=yes"
-	all := append(slices.Clone(stores), replicas, durable, sentinel, cluster, setnx, redisson, fair, fenced, overTwo(t))
+	more := []guarantees.Store{
+		like(redis+"?hf.replicas=1", guarantees.Store{With: "hf.replicas=1"}),
+		{}, // durable, below
+		like("redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName, guarantees.Store{Deployment: "sentinel"}),
+		like("redis+cluster://"+testserver.StartCluster(t, testserver.ClusterOptions{}).Addrs(), guarantees.Store{Deployment: "cluster"}),
+		like(redis+"?hf.layout=setnx", guarantees.Store{Layout: "setnx"}),
+		like(redis+"?hf.layout=redisson", guarantees.Store{Layout: "redisson"}),
+		like(redis+"?hf.layout=redisson&hf.redisson=fair", guarantees.Store{Layout: "redisson, fair"}),
+		like(redis+"?hf.layout=redisson&hf.redisson=fenced", guarantees.Store{Layout: "redisson, fenced"}),
+		overTwo(t),
+	}
+	more[1] = store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
+	more[1].With = "hf.durable=yes"
+	all := append(slices.Clone(stores), more...)
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 	same(t, "../../docs/choose.md", func(text []byte) ([]byte, error) {

@@ -3,11 +3,19 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // TestMinHold: the name is closed until then, which one of an hour shows however slow the machine
@@ -75,4 +83,275 @@ func TestStoppedCommandKeepsItsLock(t *testing.T) {
 	await(t, "a stamp after the stop", func() bool { return stamped(file) > after })
 	syscall.Kill(pid, syscall.SIGKILL)
 	p.ends(128 + 9)
+}
+
+// TestElectStandsAgain when its command has ended, and ends by a signal with
+// the command's exit code.
+func TestElectStandsAgain(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("elect", "office", "--", "sh", "-c",
+		`echo term $HOLDFAST_TOKEN >>terms; [ $(wc -l <terms) -lt 2 ] && exit 3; trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done`)
+	await(t, "the second term", func() bool { return strings.Contains(p.out.String(), "up") })
+	p.says("exit code 3; standing again in 1s")
+	p.signal(syscall.SIGTERM)
+	p.ends(5)
+	text, err := os.ReadFile(w.path("terms"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := strings.Fields(strings.ReplaceAll(string(text), "term", ""))
+	if len(terms) != 2 || terms[0] >= terms[1] { // decimals of the same length
+		t.Errorf("the terms have the tokens %v, want two, increasing", terms)
+	}
+	w.run(0, "run", "-n", "office", "--", "true") // nothing is left
+}
+
+// TestElectLoses: the command of a leader that is broken or cut off is killed in
+// time, and elect stands again.
+func TestElectLoses(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("elect", "--ttl", renewedTTL, "office", "--", "stamp", w.path("a"))
+	awaitStamps(t, w.path("a"))
+	if err := os.Remove(w.path("a")); err != nil {
+		t.Fatal(err)
+	}
+	w.breakLock("office")
+	awaitStamps(t, w.path("a")) // by the command of the second term
+	p.says("the office was lost; standing again")
+	w.run(75, "run", "-n", "office", "--", "true")
+}
+
+// TestLeaderWatch shows the present state first, then each change.
+func TestLeaderWatch(t *testing.T) {
+	w := newWorld(t)
+	people := w.start("leader", "--watch", "office")
+	programs := w.start("leader", "--watch", "-o", "json", "office")
+	vacancy := regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  \(vacant\)\n$`)
+	await(t, "the vacancy", func() bool {
+		return vacancy.MatchString(people.out.String()) && strings.Contains(programs.out.String(), `"vacant":true`)
+	})
+	p := w.start("elect", "--value", "me\x1b", "--once", "office", "--", "until", w.path("end"))
+	await(t, "the leader", func() bool {
+		return strings.Contains(people.out.String(), `me\x1b`) && strings.Contains(programs.out.String(), `"value":"me\u001b"`)
+	})
+	if err := os.WriteFile(w.path("end"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.ends(0)
+	await(t, "the second vacancy", func() bool { return strings.Count(people.out.String(), "(vacant)") == 2 })
+	for _, p := range []*process{people, programs} {
+		p.signal(syscall.SIGINT)
+		p.ends(0)
+	}
+	for line := range strings.Lines(programs.out.String()) {
+		var l struct {
+			Time   time.Time
+			Name   string
+			Vacant bool
+			Value  string
+			Token  int64
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Name != "office" || time.Since(l.Time).Abs() > time.Hour || l.Vacant != (l.Value == "") || l.Vacant != (l.Token == 0) {
+			t.Errorf("line %q: %+v, %v", line, l, err)
+		}
+	}
+}
+
+// TestTerminal: on a terminal the command has the foreground. It reads the keyboard, gets Ctrl-C, and is not
+// stopped by Ctrl-Z.
+func TestTerminal(t *testing.T) {
+	w := newWorld(t)
+	c := w.onTerminal("run", "x", "--", "sh", "-c", `read line; echo "read $line"; exit 3`)
+	c.types("hello\n")
+	c.ends(3)
+	c.shows("read hello")
+	c = w.onTerminal("run", "x", "--", "until", w.path("never"))
+	c.shows("up")
+	c.types(ctrlC)
+	c.ends(128 + 2)
+	end := w.hold("x", "--note", "somebody")
+	c = w.onTerminal("run", "x", "--", "true")
+	c.shows(`holdfast: waiting: lock "x" is held by another ("somebody"`)
+	c.types(ctrlC)
+	c.ends(128 + 2)
+	end()
+	file := w.path("stamps")
+	c = w.onTerminal("run", "x", "--", "stamp", file)
+	awaitStamps(t, file)
+	c.types(ctrlZ)
+	c.shows("^Z")
+	after := nowStamp()
+	await(t, "the command to go on", func() bool { return stamped(file) > after })
+}
+
+// TestTerminalIsSetAsBefore: a command that was killed cannot restore the terminal, so run does.
+func TestTerminalIsSetAsBefore(t *testing.T) {
+	w := newWorld(t)
+	c := w.onTerminal("--store", w.cutURL(), "run", "--ttl", lossTTL, "x", "--", "sh", "-c", `stty raw -echo; trap "" TERM; sleep 1000`)
+	// Kept open: a terminal loses its settings when its last user closes it.
+	fd := int(c.kept.Fd())
+	echoes := func() bool {
+		mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err == nil && mode.Lflag&unix.ECHO != 0 && mode.Lflag&unix.ICANON != 0
+	}
+	await(t, "raw mode", func() bool { return !echoes() })
+	w.cut()
+	await(t, "the old mode", echoes)
+	c.kept.Close()
+	c.ends(76)
+}
+
+// TestPipeline: in a pipeline the command gets the terminal when it reads it, and the rest of the pipeline is not
+// stopped.
+func TestPipeline(t *testing.T) {
+	w := newWorld(t)
+	script := w.path("pipeline")
+	if err := os.WriteFile(script, []byte("holdfast run x -- sh -c 'read line; echo \"got $line\"' | cat\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := w.onTerminal("sh", script)
+	c.types("hello\n")
+	c.shows("got hello")
+	c.ends(0)
+}
+
+// console is a process on a terminal of its own.
+type console struct {
+	*process
+	kept, keyboard *os.File
+}
+
+const (
+	ctrlC = "\x03"
+	ctrlZ = "\x1a"
+)
+
+// onTerminal starts holdfast, or a shell, as the leader of a session on a new terminal.
+func (w *world) onTerminal(args ...string) *console {
+	w.t.Helper()
+	c := &console{process: w.command(args...)}
+	if args[0] == "sh" {
+		c.cmd.Path, c.cmd.Args = "/bin/sh", args
+	}
+	master, kept, err := pty.Open()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c.kept, c.keyboard = kept, master
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = kept, kept, kept
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	c.start()
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			c.out.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	w.t.Cleanup(func() { kept.Close(); master.Close() })
+	return c
+}
+
+// types writes on the keyboard.
+func (c *console) types(text string) {
+	c.t.Helper()
+	if _, err := c.keyboard.WriteString(text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// shows waits until a text is on the screen.
+func (c *console) shows(text string) {
+	c.t.Helper()
+	await(c.t, text+" on the screen", func() bool { return strings.Contains(c.out.String(), text) })
+}
+
+// TestWaitCoversOpening: the time of -w is for opening the store too. The server stands still for longer than
+// an attempt to open it takes, as one without -w shows.
+func TestWaitCoversOpening(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	w := newWorldOf(t, server.URL("postgres"))
+	w.run(0, "run", "x", "--", "true")
+	server.Pause()
+	patient := w.start("run", "-w", "1m", "x", "--", "echo", "got it")
+	w.run(69, "run", "-n", "x", "--", "true").expectErr("cannot open ")
+	server.Resume()
+	patient.ends(0)
+	if patient.out.String() != "got it\n" || patient.err.String() != "" {
+		t.Errorf("it wrote\n%s%s", patient.out.String(), patient.err.String())
+	}
+}
+
+// TestWaitForAServerThatIsNotThere: that is told at once, whatever -w says.
+func TestWaitForAServerThatIsNotThere(t *testing.T) {
+	w := newWorld(t)
+	for _, url := range []string{"redis://127.0.0.1:1", "postgres://127.0.0.1:1/x", "mysql://127.0.0.1:1/x", "etcd://127.0.0.1:1", "zk://127.0.0.1:1"} {
+		w.run(69, "--store", url, "run", "-w", "1h", "x", "--", "true").expectErr("connection refused")
+	}
+}
+
+// TestFewConnections: with -w, processes that a server refuses because it has too many connections wait until
+// others have ended.
+func TestFewConnections(t *testing.T) {
+	for name, url := range map[string]func(*testing.T) string{
+		"PostgreSQL": func(t *testing.T) string { return testserver.StartPostgres(t, "max_connections=8").URL("postgres") },
+		"MariaDB":    func(t *testing.T) string { return testserver.StartMariaDB(t, "--max-connections=10").URL() },
+		"Redis": func(t *testing.T) string {
+			return "redis://" + testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--maxclients", "12"}}).Addr
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldOf(t, url(t))
+			testserver.TakeTurn(t)
+			var crowd []*process
+			for range 20 {
+				// Two commands at the same time would fail to make the directory (P1).
+				crowd = append(crowd, w.start("run", "-w", "60s", "crowd", "--", "sh", "-c", "mkdir alone && rmdir alone"))
+			}
+			for _, p := range crowd {
+				p.ends(0)
+			}
+		})
+	}
+}
+
+func TestStoreUnreachable(t *testing.T) {
+	w := newWorldOf(t, "file:///proc/version/locks")
+	for _, args := range [][]string{{"ls"}, {"show", "x"}, {"break", "x", "--token", "1"}, {"run", "x", "--", "touch", w.path("ran")}} {
+		w.run(69, args...).expectErr("cannot open file:///proc/version/locks")
+	}
+	w.env = append(w.env, "XDG_STATE_HOME=/proc/version")
+	w.unset("HOLDFAST_STORE")
+	w.run(69, "ls").expectErr("another store can be named by --store or HOLDFAST_STORE")
+}
+
+// TestDoctor: the worst finding decides the exit code.
+func TestDoctor(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, "doctor").expectOut("ok       lock: taking, renewing and giving back a lock took ")
+	for line := range strings.Lines(w.run(0, "doctor", "-o", "json").out.String()) {
+		var f struct{ Check, Severity, Found, Risk, Remedy string }
+		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Check == "" || f.Found == "" || (f.Severity != "ok") != (f.Risk != "" && f.Remedy != "") {
+			t.Errorf("a finding that is not ok has a risk and a remedy, others have not: %s, %v", line, err)
+		}
+	}
+	w.run(64, "doctor", "--store", "nosuch://x")
+	w.run(1, "doctor", "--store", "file:///proc/version/locks").expectOut("error    lock: cannot open file:///proc/version/locks")
+	w.run(2, "doctor", "--strict").expectOut("warning  place: ") // the test's directory is a temporary one
+	if out := w.run(0, "doctor", "-q").out.String(); strings.Contains(out, "ok  ") || !strings.Contains(out, "warning  place: ") {
+		t.Errorf("doctor -q printed\n%s", out)
+	}
+	w.run(1, "doctor", "--strict", "--store", "redis://127.0.0.1:1").expectOut("connection refused")
+	w.hold("damaged")
+	files, err := filepath.Glob(filepath.Join(w.locks, "holdfast-names", "*damaged*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.run(1, "doctor").expectOut("error    records: ")
 }

@@ -1,10 +1,8 @@
-// Package faults is for authors of drivers: it injects faults into a real store and into the
-// processes that use it, and checks from outside that the promises hold. No two holds on a name
-// are ever trusted at the same time (P1), holders learn of losses in time (P2), and waiters are
-// served once the fault is over (P5, P7).
+// Package faults is for authors of drivers: it injects faults into a real store and into the processes that use it,
+// and checks from outside that the promises hold. No two holds on a name are ever trusted at the same time (P1),
+// holders learn of losses in time (P2), and waiters are served once the fault is over (P5, P7).
 //
-// It uses locks as their users do, through package holdfast, and treats the store as a
-// program that it can stop, kill and cut off. It needs a Unix system. The author of a
+// It treats the store as a program that it can stop, kill and cut off, and needs a Unix system. The author of a
 // driver for a store that speaks TCP MUST supply
 //
 //   - a [Harness]: how to start a server of the store, which keeps its data on
@@ -25,13 +23,10 @@
 //			URL:   func(addr string) string { return "mystore://" + addr },
 //		})
 //	}
-//
-// Cases put a chaos.Proxy between a client and the server by themselves.
 package faults
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -40,8 +35,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Server is a server of a store that only one case uses. Its methods MUST end the test
-// where they fail. They are called one at a time.
+// Server is a server of a store that only one case uses. Its methods MUST end the test where they fail. They are
+// called one at a time.
 type Server interface {
 	Pause()  // sends SIGSTOP
 	Resume() // sends SIGCONT
@@ -51,18 +46,21 @@ type Server interface {
 
 // Harness says how to reach a store. Start and URL MUST be set.
 type Harness struct {
-	// Start starts a server and returns it and the address at which it listens. The
-	// server MUST end with the test, and MUST keep on disk what it has acknowledged.
+	// Start starts a server and returns it and the address at which it listens. The server MUST end with the test,
+	// and MUST keep on disk what it has acknowledged.
 	Start func(t testing.TB) (server Server, addr string)
-	// URL returns the URL, for holdfast.Open, of the store at an address. Child processes
-	// of the test open it too, so it MUST NOT depend on the test's memory.
+	// URL returns the URL, for holdfast.Open, of the store at an address. Child processes of the test open it too, so
+	// it MUST NOT depend on the test's memory.
 	URL func(addr string) string
-	// Pushes is a text that clients send only on the connections on which the store
-	// tells them of hand-offs. "": there are no such connections, clients poll.
+	// Pushes is a text that clients send only on the connections on which the store tells them of hand-offs. "":
+	// there are no such connections, clients poll.
 	Pushes string
-	// Goroutines is how many goroutines of each of the four clients wait for one name in
-	// the case with most contention; as many again have a name each. 0: 16.
+	// Goroutines is how many goroutines of each of the four clients wait for one name in the case with most
+	// contention; as many again have a name each. 0: 16.
 	Goroutines int
+	// Unnoticed says that the store does not notice the death of a client, so that a dead waiter delays others
+	// for two polls.
+	Unnoticed bool
 }
 
 // The TTL of holds that are to outlast a fault, and of those that are not.
@@ -82,8 +80,7 @@ type scene struct {
 	addr   string
 }
 
-// Run runs all cases at the same time, each with a server of its own: most of the time
-// they wait.
+// Run runs all cases at the same time, each with a server of its own: most of the time they wait.
 func Run(t *testing.T, h Harness) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -95,33 +92,11 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-var cases = map[string]func(*scene){
-	"short pauses of the store": shortPauses,
-	"a long pause of the store": longPause,
-	"the store is restarted":    restart,
-	"cut for less than the TTL": func(s *scene) { s.oneCut(brief, 4*brief) },
-	"cut for more than the TTL": func(s *scene) { s.oneCut(2*brief, brief) },
-	"replies are held back":     repliesHeld,
-	"requests are held back":    requestsHeld,
-	"pushes are held back":      pushesHeld,
-	"a push later than the TTL": latePush,
-	"everything is slow":        slowNetwork,
-
-	"the holder is killed":         holderKilled,
-	"the first waiter is killed":   func(s *scene) { s.waiterKilled(0) },
-	"a waiter between is killed":   func(s *scene) { s.waiterKilled(1) },
-	"the holder is stopped":        holderStopped,
-	"the first waiter is stopped":  waiterStopped,
-	"a holder and waiters, killed": allKilled,
-}
-
 // client returns a client at an address, closed with the test.
 func (s *scene) client(addr string) *holdfast.Client {
 	s.Helper()
 	c, err := holdfast.Open(context.Background(), s.URL(addr))
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	s.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			s.Errorf("P9: closing a client: %v", err)
@@ -130,28 +105,31 @@ func (s *scene) client(addr string) *holdfast.Client {
 	return c
 }
 
-// until waits until is returns true.
-func (s *scene) until(what string, within time.Duration, is func() bool) {
+// must ends the test if a step failed that no fault can spoil.
+func (s *scene) must(err error) {
 	s.Helper()
-	for end := time.Now().Add(within); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.Fatalf("%s: not within %v", what, within)
-		}
+	if err != nil {
+		s.Fatal(err)
 	}
 }
 
-// waiting waits until n waiters are in the queue for a name. A store without a queue does
-// not know its waiters; there it waits for one poll, within which each of them has asked.
+// waiting waits until n waiters are in the queue for a name. A store without a queue does not know its waiters: each
+// of them asks within one poll.
 func (s *scene) waiting(c *holdfast.Client, name string, n int) {
 	s.Helper()
-	if !c.Caps().Ops.Has(driver.OpQueue | driver.OpInspect) {
+	if !c.Caps().Fair {
 		time.Sleep(c.Caps().PollInterval())
 		return
 	}
-	s.until(fmt.Sprintf("%d waiters on %q", n, name), 10*time.Second, func() bool {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		info, err := c.Inspect(context.Background(), name)
-		return err == nil && len(info.Waiters) == n
-	})
+		if err == nil && len(info.Waiters) == n {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("P7: %q has not had %d waiters within 10 s: %+v, %v", name, n, info, err)
+		}
+	}
 }
 
 // acquire acquires a lock, which must be possible within a time.

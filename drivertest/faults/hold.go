@@ -11,8 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Hold is one exclusive hold as its holder saw it. Instants of several processes of one host
-// can be compared.
+// Hold is one exclusive hold as its holder saw it. Instants of several processes of one host can be compared.
 type Hold struct {
 	Name  string
 	Token holdfast.Token
@@ -29,20 +28,15 @@ func (h Hold) String() string {
 		h.Until.Sub(h.From))
 }
 
-// Watch polls a lease until it is lost or stop is closed, and returns for how long it was
-// trusted. Only Err and ValidUntil count, because a holder has nothing else to go by. Suppose
-// that the process is stopped after a poll that found the lease valid until an instant: the
-// lease counts as trusted until then, whatever the next poll finds. Polled, if it is not nil,
-// is called after each poll that found the lease trusted.
+// Watch polls a lease until it is lost or stop is closed, and returns for how long it was trusted. A poll that finds
+// the lease valid until an instant counts until then, because the process may be stopped after it. Polled, if it is
+// not nil, is called after each poll that found the lease trusted.
 func Watch(lease *holdfast.Lease, stop <-chan struct{}, polled func()) Hold {
-	return WatchEvery(lease, watchPause, stop, polled)
+	return WatchEvery(lease, 500*time.Microsecond, stop, polled)
 }
 
-// watchPause is the pause between two polls of Watch.
-const watchPause = 500 * time.Microsecond
-
-// WatchEvery is Watch with another pause between two polls, for a process with many leases. It returns
-// up to one pause after stop is closed.
+// WatchEvery is Watch with another pause between two polls, for a process with many leases. It returns up to one
+// pause after stop is closed.
 func WatchEvery(lease *holdfast.Lease, pause time.Duration, stop <-chan struct{}, polled func()) Hold {
 	h := Hold{Name: lease.Name(), Token: lease.Token()}
 	last := driver.Instant(0) // the last instant at which it was certainly trusted
@@ -58,16 +52,17 @@ func WatchEvery(lease *holdfast.Lease, pause time.Duration, stop <-chan struct{}
 		if last = before; h.From == 0 {
 			h.From = driver.HostClock.Now()
 		}
-		// Suppose a busy machine takes its time between the two readings of the clocks: the deadline is
-		// somewhere between the earliest and the latest.
+		// The deadline is between the earliest and the latest, if time passes between the two readings of the clocks.
 		earliest := driver.HostClock.Now()
 		left := time.Until(lease.ValidUntil())
 		latest := driver.HostClock.Now().Add(left)
 		h.Until = earliest.Add(left)
 		h.Late = max(h.Late, before.Sub(latest))
-		if over(stop) {
+		select {
+		case <-stop:
 			h.Until = min(h.Until, driver.HostClock.Now()) // and no longer than until the release
 			return h
+		default:
 		}
 		if polled != nil {
 			polled()
@@ -76,8 +71,7 @@ func WatchEvery(lease *holdfast.Lease, pause time.Duration, stop <-chan struct{}
 	}
 }
 
-// trusted sorts the holds of each name by when they began, and leaves out those that were
-// never trusted.
+// trusted sorts the holds of each name by when they began, and leaves out those that were never trusted.
 func trusted(holds []Hold) map[string][]Hold {
 	names := map[string][]Hold{}
 	for _, h := range holds {
@@ -91,8 +85,7 @@ func trusted(holds []Hold) map[string][]Hold {
 	return names
 }
 
-// Overlaps returns a failure for each two holds on one name that were trusted at the same
-// time (P1).
+// Overlaps returns a failure for each two holds on one name that were trusted at the same time (P1).
 func Overlaps(holds []Hold) (found []string) {
 	for _, hs := range trusted(holds) {
 		last := hs[0]
@@ -119,8 +112,8 @@ func Late(holds []Hold) (found []string) {
 	return found
 }
 
-// Disorder returns a failure for each hold whose token is not higher than that of the hold on
-// the name before it (P3).
+// Disorder returns a failure for each hold whose token is not higher than that of the hold on the name before it
+// (P3).
 func Disorder(holds []Hold) (found []string) {
 	for _, hs := range trusted(holds) {
 		for i, h := range hs[1:] {

@@ -39,8 +39,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestWatch: a hold that is released is trusted until the release, one that is lost until its
-// deadline, and one that is broken not after the last poll before.
+// TestWatch: a hold that is released is trusted until the release, one that is lost until its deadline, and one that
+// is broken not after the last poll before.
 func TestWatch(t *testing.T) {
 	store := memlock.NewStore(nil)
 	client := func() *holdfast.Client {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Injector injects faults into a server and into the connections to it, one after the
-// other, and remembers when each began and ended.
+// Injector injects faults into a server and into the connections to it, one after the other, and remembers when each
+// began and ended.
 type Injector struct {
 	stop, stopped chan struct{}
 	stopOnce      sync.Once
@@ -31,10 +31,10 @@ type Link interface {
 // fault is one that was injected. While it lasts, ended is 0.
 type fault struct{ began, ended driver.Instant }
 
-// StartInjector starts to inject faults, with pauses of at most calm between them, or six times as long as the last fault if that is
-// more: where a server takes seconds to start, several that are spoilt side by side would hardly ever be up together. The
-// server and the proxies of the link must have been started before: then the last fault has
-// ended when the test, passed or failed, ends them.
+// StartInjector starts to inject faults, with pauses of at most calm between them, or six times as long as the last
+// fault if that is more: servers that take seconds to start would hardly ever be up together. The server and the
+// proxies of the link must have been started before: then the last fault has ended when the test, passed or failed,
+// ends them.
 func StartInjector(t testing.TB, server Server, link Link, calm time.Duration) *Injector {
 	in := &Injector{stop: make(chan struct{}), stopped: make(chan struct{}), counts: map[string]int{}}
 	go in.run(server, link, calm)
@@ -49,43 +49,27 @@ func (in *Injector) end() {
 
 func (in *Injector) run(server Server, link Link, calm time.Duration) {
 	defer close(in.stopped)
+	kinds := []struct {
+		name  string
+		spoil func()
+	}{
+		{"paused", func() { server.Pause(); time.Sleep(rand.N(200 * time.Millisecond)); server.Resume() }},
+		{"cut off", func() { link.Cut(); time.Sleep(rand.N(50 * time.Millisecond)); link.Heal() }},
+		{"replies held back", func() { link.Hold(chaos.ToClient, ""); time.Sleep(rand.N(200 * time.Millisecond)); link.Heal() }},
+		{"killed", func() { server.Kill(); server.Start() }},
+	}
 	last := time.Duration(0)
-	for kinds := []int(nil); ; kinds = kinds[1:] {
-		if len(kinds) == 0 {
-			kinds = rand.Perm(4) // all kinds before any comes again, so that a short run has several
+	for {
+		for _, i := range rand.Perm(len(kinds)) { // all kinds before any comes again, so that a short run has several
+			select {
+			case <-in.stop:
+				return
+			case <-time.After(rand.N(max(calm, 6*last))):
+			}
+			began := time.Now()
+			in.inject(kinds[i].name, kinds[i].spoil)
+			last = time.Since(began)
 		}
-		select {
-		case <-in.stop:
-			return
-		case <-time.After(rand.N(max(calm, 6*last))):
-		}
-		began := time.Now()
-		switch kinds[0] {
-		case 0:
-			in.inject("paused", func() {
-				server.Pause()
-				time.Sleep(rand.N(200 * time.Millisecond))
-				server.Resume()
-			})
-		case 1:
-			in.inject("cut off", func() {
-				link.Cut()
-				time.Sleep(rand.N(50 * time.Millisecond))
-				link.Heal()
-			})
-		case 2:
-			in.inject("replies held back", func() {
-				link.Hold(chaos.ToClient, "")
-				time.Sleep(rand.N(200 * time.Millisecond))
-				link.Heal()
-			})
-		case 3:
-			in.inject("killed", func() {
-				server.Kill()
-				server.Start()
-			})
-		}
-		last = time.Since(began)
 	}
 }
 
@@ -101,8 +85,8 @@ func (in *Injector) inject(kind string, spoil func()) {
 	in.faults[len(in.faults)-1].ended = driver.HostClock.Now()
 }
 
-// FaultBetween reports whether there was a fault at any time between two instants. It is
-// made for drivertest.Harness.FaultBetween.
+// FaultBetween reports whether there was a fault at any time between two instants. It is made for
+// drivertest.Harness.FaultBetween.
 func (in *Injector) FaultBetween(from, until driver.Instant) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

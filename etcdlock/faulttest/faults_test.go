@@ -18,6 +18,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
+// must ends the test at an error.
+var must = testserver.Must
+
 func TestMain(m *testing.M) { faults.Main(m) }
 
 func url(addr string) string { return "etcd://" + addr }
@@ -43,9 +46,7 @@ func dial(t testing.TB, addrs string) *clientv3.Client {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: strings.Split(addrs, ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -3,7 +3,7 @@
 package faulttest
 
 import (
-	"context"
+	"fmt"
 	neturl "net/url"
 	"testing"
 	"time"
@@ -17,20 +17,23 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestHistories runs random histories while the member is paused, killed and
-// restarted, and clients are cut off, again and again.
-func TestHistories(t *testing.T) { histories(t, 4, testserver.Long(10_000, 20_000)) }
-
-// TestCrowdHistories is the same with 64 clients, each with connections of its own.
-func TestCrowdHistories(t *testing.T) { histories(t, 64, testserver.Long(10_000, 20_000)) }
+// TestHistories runs random histories of a few clients and of a crowd, each with connections of its own, while the
+// member is paused, killed and restarted, and clients are cut off, again and again.
+func TestHistories(t *testing.T) {
+	for _, clients := range []int{4, 64} {
+		t.Run(fmt.Sprint(clients), func(t *testing.T) { histories(t, clients, testserver.Long(10_000, 20_000)) })
+	}
+}
 
 // histories runs two with so many operations together.
 func histories(t *testing.T, clients, operations int) {
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := chaos.StartProxy(t, e.Addrs())
+	store, err := neturl.Parse(url(proxy.Addr))
+	must(t, err)
 	injector := faults.StartInjector(t, e.Members[0], proxy, 2*time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
-		Open:         func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
+		Open:         func(t testing.TB) driver.Driver { return faults.OpenDriver(t, store) },
 		TTL:          time.Second,
 		Clients:      clients,
 		Operations:   operations,
@@ -41,25 +44,4 @@ func histories(t *testing.T, clients, operations int) {
 		},
 	})
 	injector.End(t)
-}
-
-// persistent opens a driver, for as long as it takes.
-func persistent(t testing.TB, addr string) driver.Driver {
-	t.Helper()
-	u, err := neturl.Parse(url(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for {
-		d, err := driver.Open(ctx, u)
-		if err == nil {
-			return d
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -19,8 +19,7 @@ type InUse struct {
 }
 
 // Fewest returns how many keys a Try reads to learn that the name is held; 0: all. To an
-// exclusive request each entry is in the way. Suppose that a thousand clients start together:
-// none of them reads of all others.
+// exclusive request each entry is in the way, so none of a thousand clients that start together reads of all others.
 func (l *Layout) Fewest(req *driver.Request) int64 {
 	if l.Stock || req.Mode != driver.Exclusive {
 		return 0 // keys of longer names are among them, or all have to be added up

@@ -74,9 +74,8 @@ func Removed(resp *etcdserverpb.TxnResponse, removals, n int) bool {
 const MaxRemovals = 100
 
 // Move puts a key that was created then from one lease on another, and else reads it. It says which
-// lease the key is to leave. Suppose that the request is held up in the network, that the key is
-// moved once more, and that this request arrives then: the key would be on a lease that nobody
-// keeps alive, and end before the hold does (P1).
+// lease the key is to leave. A request that the network held up, and that arrives after a later Move, so changes
+// nothing. Otherwise the key would be on a lease that nobody keeps alive, and end before the hold does (P1).
 func Move(key string, created int64, from, to clientv3.LeaseID) *etcdserverpb.TxnRequest {
 	return &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/due"
 )
 
-// Entry is the place of one thing in a plan. The zero value is in no plan. Its Mark belongs to the
+// Entry is where one thing stands in a plan. The zero value is in no plan. Its Mark belongs to the
 // plan.
 type Entry = due.Entry
 
@@ -42,7 +42,7 @@ type Rules[T comparable] struct {
 type Plan[T comparable] struct {
 	rules Rules[T]
 	queue due.Queue[T]
-	lanes map[Lane]*lane[T]
+	lanes map[Lane]*lane[T] // that are busy
 }
 
 // Lane is where batches go one after the other. Things with much time left do not share a lane with
@@ -53,15 +53,11 @@ type Lane struct {
 	Class int // see Plan.class; the smaller the more urgent
 }
 
-// lane is the state of a lane that is busy or has a limit.
+// lane is the state of a busy lane, in which a batch is under way.
 type lane[T comparable] struct {
-	parked due.Queue[T]   // things that wait for its next batch
-	busy   bool           // a batch is under way
-	until  driver.Instant // the end of that batch's time, or of the last one's
-	limit  int            // the most things in a batch; 0: any number. See learn
+	parked due.Queue[T]   // things that wait for the next batch
+	until  driver.Instant // the end of the batch's time
 }
-
-func newParked[T comparable](p *Plan[T]) due.Queue[T] { return due.New(p.rules.Entry) }
 
 // compareLanes orders lanes by shard, the most urgent first.
 func compareLanes(a, b Lane) int {
@@ -155,89 +151,55 @@ func (p *Plan[T]) Due(now driver.Instant) (things []T) {
 	return things
 }
 
-// sending is a thing on its way into a batch.
-type sending[T any] struct {
-	thing T
-	left  time.Duration
-	early bool // it is not due yet
-}
-
 // Send returns things that came from Due as batches, at most one for each lane; shard returns the
-// shard of the i-th. A thing whose lane is busy or whose batch is full waits for the lane's next
-// batch; if it is not due yet, it goes back into the plan. Things that were set or dropped since
-// Due are left out.
+// shard of the i-th. A thing whose lane is busy waits for the lane's next batch; if it is not due
+// yet, it goes back into the plan. Things that were set or dropped since Due are left out.
 func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string) (batches []Batch[T]) {
-	if len(things) == 0 {
-		return nil
-	}
-	p.forget(now)
-	groups := map[Lane][]sending[T]{}
+	groups := map[Lane][]T{}
 	for i, t := range things {
 		e := p.rules.Entry(t)
 		if e.Mark != taken {
 			continue
 		}
 		e.Mark = unmarked
-		s := sending[T]{t, p.rules.Left(t, now), e.At() > now}
-		at := p.laneFor(shard(i), s.left, now)
-		groups[at] = append(groups[at], s)
+		at := p.laneFor(shard(i), p.rules.Left(t, now), now)
+		groups[at] = append(groups[at], t)
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(groups), compareLanes) {
-		group := groups[at]
-		slices.SortStableFunc(group, func(a, b sending[T]) int {
-			if a.early != b.early {
-				if a.early {
-					return 1
-				}
-				return -1
-			}
-			return cmp.Compare(a.left, b.left)
-		})
-		if b := p.fill(at, group, now); len(b.Items) > 0 {
-			batches = append(batches, b)
+		if l := p.lanes[at]; l != nil {
+			p.park(l, groups[at], now)
+		} else {
+			batches = append(batches, p.fill(at, groups[at], now))
 		}
 	}
 	return batches
 }
 
-// fill makes a batch of the things that may go out in a lane now. The others wait.
-func (p *Plan[T]) fill(at Lane, group []sending[T], now driver.Instant) Batch[T] {
-	l := p.lanes[at]
-	if l == nil {
-		l = &lane[T]{parked: newParked(p)}
-		p.lanes[at] = l
-	}
-	n := len(group)
-	switch {
-	case l.busy:
-		n = 0
-	case l.limit > 0:
-		n = min(n, l.limit)
-	}
-	b := Batch[T]{Lane: at, Within: min(p.rules.Longest, ceiling(at.Class)/2)}
-	for _, s := range group[:n] {
-		b.Items = append(b.Items, s.thing)
-		b.Within = min(b.Within, s.left/2)
-	}
-	for _, s := range group[n:] {
-		e := p.rules.Entry(s.thing)
-		if s.early {
-			p.queue.Set(s.thing, e.At())
+// fill makes a batch of things, and the lane busy.
+func (p *Plan[T]) fill(at Lane, things []T, now driver.Instant) Batch[T] {
+	slices.SortStableFunc(things, func(a, b T) int { return cmp.Compare(p.rules.Left(a, now), p.rules.Left(b, now)) })
+	within := min(p.rules.Longest, ceiling(at.Class)/2, p.rules.Left(things[0], now)/2)
+	p.lanes[at] = &lane[T]{parked: due.New(p.rules.Entry), until: now.Add(within)}
+	return Batch[T]{at, things, within}
+}
+
+// park lets things wait for a lane that is busy.
+func (p *Plan[T]) park(l *lane[T], things []T, now driver.Instant) {
+	for _, t := range things {
+		e := p.rules.Entry(t)
+		if e.At() > now {
+			p.queue.Set(t, e.At())
 		} else {
-			l.parked.Set(s.thing, e.At())
+			l.parked.Set(t, e.At())
 			e.Mark = parked
 		}
 	}
-	if n > 0 {
-		l.busy, l.until = true, now.Add(b.Within)
-	}
-	return b
 }
 
 // laneFor returns the lane of a thing with that much time left.
 func (p *Plan[T]) laneFor(shard string, left time.Duration, now driver.Instant) Lane {
 	at := Lane{shard, p.class(left)}
-	if l := p.lanes[at]; at.Class > 0 && l != nil && l.busy && l.until > now.Add(left/2) {
+	if l := p.lanes[at]; at.Class > 0 && l != nil && l.until > now.Add(left/2) {
 		// Too little time is left to wait for that batch. A batch in the next lane takes at most
 		// half of it.
 		at.Class--
@@ -256,48 +218,13 @@ func (p *Plan[T]) class(left time.Duration) int {
 // ceiling is the end of a class.
 func ceiling(class int) time.Duration { return time.Millisecond << class }
 
-// Result is the outcome of a batch.
-type Result struct {
-	Through int           // how many of its things were done
-	RanOut  bool          // its time was over before all were
-	Took    time.Duration // the time that it took
-}
-
 // Done tells that a batch has come back. Things that waited for its lane are due again.
-func (p *Plan[T]) Done(b Batch[T], now driver.Instant, r Result) {
+func (p *Plan[T]) Done(b Batch[T]) {
 	l := p.lanes[b.Lane]
-	l.busy = false
-	l.learn(len(b.Items), b.Within, r)
+	delete(p.lanes, b.Lane)
 	for t, at, ok := l.parked.First(); ok; t, at, ok = l.parked.First() {
 		l.parked.Drop(t)
 		p.Set(t, at)
-	}
-	p.forget(now)
-}
-
-// forget removes the lanes that have nothing under way and no limit. It removes an old limit too,
-// which says nothing of the store as it is now.
-func (p *Plan[T]) forget(now driver.Instant) {
-	maps.DeleteFunc(p.lanes, func(_ Lane, l *lane[T]) bool {
-		return !l.busy && (l.limit == 0 || now > l.until.Add(4*p.rules.Longest))
-	})
-}
-
-// learn sets how many things the lane's next batch may have: half of what a batch did that ran out of
-// time, twice the size of one that needed less than half of its time. A driver that renews one lease
-// after the other gets batches that it can finish; a driver that needs one round trip for any number
-// soon gets all together (P2).
-func (l *lane[T]) learn(size int, within time.Duration, r Result) {
-	switch {
-	case r.RanOut && r.Through > 0:
-		l.limit = max(1, r.Through/2)
-	case r.RanOut:
-		l.limit = max(1, size/2)
-	case l.limit == 0 || size < l.limit:
-	case r.Took < within/2:
-		l.limit *= 2
-	default:
-		l.limit += max(1, l.limit/8)
 	}
 }
 
@@ -306,9 +233,7 @@ func (l *lane[T]) learn(size int, within time.Duration, r Result) {
 func (p *Plan[T]) Clone(f func(T) T) *Plan[T] {
 	c := &Plan[T]{rules: p.rules, queue: p.queue.Clone(f), lanes: make(map[Lane]*lane[T], len(p.lanes))}
 	for at, l := range p.lanes {
-		twin := *l
-		twin.parked = l.parked.Clone(f)
-		c.lanes[at] = &twin
+		c.lanes[at] = &lane[T]{l.parked.Clone(f), l.until}
 	}
 	return c
 }
@@ -332,14 +257,8 @@ func (p *Plan[T]) AppendState(b []byte, now driver.Instant, thing func([]byte, T
 	queue(&p.queue)
 	for _, at := range slices.SortedFunc(maps.Keys(p.lanes), compareLanes) {
 		l := p.lanes[at]
-		b = append(b, at.Shard...)
-		busy := int64(0)
-		if l.busy {
-			busy = 1
-		}
-		for _, n := range []int64{int64(at.Class), busy, int64(l.limit), int64(l.until - now)} {
-			b = binary.AppendVarint(b, n)
-		}
+		b = binary.AppendVarint(append(b, at.Shard...), int64(at.Class))
+		b = binary.AppendVarint(b, int64(l.until-now))
 		queue(&l.parked)
 	}
 	return b

@@ -75,17 +75,14 @@ func (p plan) take(now driver.Instant) string {
 }
 
 // done tells that the batch with this description has come back.
-func (p plan) done(t *testing.T, text string, now driver.Instant, r batch.Result) {
+func (p plan) done(t *testing.T, text string) {
 	t.Helper()
 	b, ok := p.out[text]
 	if !ok {
 		t.Fatalf("no batch %q is under way", text)
 	}
 	delete(p.out, text)
-	if !r.RanOut {
-		r.Through = len(b.Items)
-	}
-	p.Done(b, now, r)
+	p.Done(b)
 }
 
 func (p plan) expect(t *testing.T, now driver.Instant, want string) {
@@ -99,14 +96,6 @@ func (p plan) expectNext(t *testing.T, want driver.Instant) {
 	t.Helper()
 	if at, ok := p.Next(); !ok || at != want {
 		t.Errorf("next is %v %v, want %v", at, ok, want)
-	}
-}
-
-func TestEmpty(t *testing.T) {
-	p := newPlan()
-	p.expect(t, 10, "")
-	if at, ok := p.Next(); ok || p.Len() != 0 {
-		t.Errorf("next is %v, of %d", at, p.Len())
 	}
 }
 
@@ -137,12 +126,13 @@ func TestBusyShard(t *testing.T) {
 	if p.Len() != 1 {
 		t.Errorf("%d entries, want the one that waits", p.Len())
 	}
-	p.done(t, "A: a", 5, batch.Result{})
+	p.done(t, "A: a")
 	p.expectNext(t, 1)
 	p.expect(t, 5, "A: b")
 }
 
-// TestWaitingIsMoved: a thing that waits for its shard can be set again, or dropped.
+// TestWaitingIsMoved: a thing that waits for its shard can be set again, or dropped, also when its
+// shard has changed.
 func TestWaitingIsMoved(t *testing.T) {
 	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "A", 0))
 	p.Set(p.things["a"], 0)
@@ -151,10 +141,11 @@ func TestWaitingIsMoved(t *testing.T) {
 	p.Set(p.things["c"], 1)
 	p.expect(t, 1, "")
 	p.Set(p.things["b"], 9)
+	p.things["c"].shard = "C"
 	p.Drop(p.things["c"])
 	p.Drop(p.things["c"])
 	p.expectNext(t, 9)
-	p.done(t, "A: a", 8, batch.Result{})
+	p.done(t, "A: a")
 	p.expect(t, 8, "")
 	p.expect(t, 9, "A: b")
 }
@@ -166,15 +157,15 @@ func TestSlack(t *testing.T) {
 		newThing("a", "A", 10), newThing("b", "A", 5), newThing("c", "B", 5), newThing("d", "A", 0),
 		newThing("e", "A", 90),
 	}
-	at := []driver.Instant{10, 15, 15, 16, 20}
+	due := []driver.Instant{10, 15, 15, 16, 20}
 	p := newPlan(things...)
 	for i, th := range things {
-		p.Set(th, at[i])
+		p.Set(th, due[i])
 	}
 	p.expect(t, 9, "") // nothing is due, so nothing goes along
 	p.expect(t, 10, "A: a b; B: c")
 	p.expectNext(t, 16) // d may not go early, and the things behind it are not considered
-	p.done(t, "A: a b", 10, batch.Result{})
+	p.done(t, "A: a b")
 	p.expect(t, 15, "")
 	p.expect(t, 16, "A: d e")
 }
@@ -190,38 +181,83 @@ func TestSlackOfBusyShard(t *testing.T) {
 	p.expectNext(t, 12)
 }
 
-// TestGathers: ten thousand things that were set one after the other share a few batches in the
-// first period, and stay together.
+func at(d time.Duration) driver.Instant { return driver.Instant(d) }
+
+// ending returns a thing of shard A that must be done by then.
+func ending(name string, end time.Duration) *thing {
+	return &thing{name: name, shard: "A", end: at(end)}
+}
+
+// TestUrgentApart: urgent things do not cut the time of the others, and neither wait for the
+// others' batch. In a batch the most urgent come first.
+func TestUrgentApart(t *testing.T) {
+	p := newPlan(ending("long", 20*time.Second), ending("longer", time.Minute),
+		ending("short", 600*time.Millisecond), ending("shorter", 520*time.Millisecond))
+	for _, name := range []string{"longer", "long", "short", "shorter"} {
+		p.Set(p.things[name], 0)
+	}
+	p.expect(t, 0, "A: long longer; A: shorter short")
+	if b := p.out["A: long longer"]; b.Within != longest {
+		t.Errorf("the batch of 20 s and a minute has %v", b.Within)
+	}
+	if b := p.out["A: shorter short"]; b.Within != 260*time.Millisecond {
+		t.Errorf("the batch of 520 and 600 ms has %v", b.Within)
+	}
+}
+
+// TestWaitsNoLongerThanItCan: a thing as urgent as the batch under way waits for it, unless that
+// may take more than half of the time that is left.
+func TestWaitsNoLongerThanItCan(t *testing.T) {
+	p := newPlan(ending("a", 1000*time.Millisecond), ending("b", 1020*time.Millisecond),
+		ending("c", 1030*time.Millisecond), ending("d", 1200*time.Millisecond))
+	p.Set(p.things["a"], 0)
+	p.expect(t, 0, "A: a") // has 500 ms
+	p.Set(p.things["b"], 0)
+	p.expect(t, 0, "")
+	later := at(500 * time.Millisecond)
+	p.done(t, "A: a")
+	p.expect(t, later, "A: b") // has 260 ms, and is in the class below
+	if b := p.out["A: b"]; b.Within != 256*time.Millisecond && b.Within != 260*time.Millisecond {
+		t.Errorf("b has %v", b.Within)
+	}
+	p = newPlan(ending("e", 1020*time.Millisecond), ending("f", 520*time.Millisecond))
+	p.Set(p.things["e"], 0)
+	p.expect(t, 0, "A: e") // until 510 ms
+	p.Set(p.things["f"], 0)
+	p.expect(t, 0, "A: f") // cannot wait for so long
+}
+
+// TestGathers: ten thousand things that were set one after the other share a few
+// batches even beside one that is due all the time.
 func TestGathers(t *testing.T) {
-	const many, period, apart = 10_000, 80_000, 4
+	const many, period, apart, often = 10_000, 10 * time.Second, time.Millisecond / 2, 30 * time.Millisecond
 	p := newPlan()
 	for i := range many {
-		p.Set(newThing(fmt.Sprint(i), "A", period/8), driver.Instant(period+apart*i))
+		p.Set(newThing(fmt.Sprint(i), "A", period/8), at(period+time.Duration(i)*apart))
 	}
-	batches, sent := 0, map[*thing]int{}
-	for now, ok := p.Next(); ok && now < 4*period; now, ok = p.Next() {
+	short := newThing("short", "A", often/8)
+	p.Set(short, 0)
+	batches, shorts := 0, 0
+	for now, ok := p.Next(); ok && now < at(4*period); now, ok = p.Next() {
+		short.end = now.Add(100 * time.Millisecond)
 		for _, b := range p.send(now) {
-			batches++
 			for _, th := range b.Items {
-				sent[th]++
-				p.Set(th, now+period)
+				next := period
+				if th == short {
+					next = often
+				}
+				p.Set(th, now.Add(next))
 			}
-			p.Done(b, now, batch.Result{Through: len(b.Items)})
+			if b.Items[0] == short {
+				shorts++
+			} else {
+				batches++
+			}
+			p.Done(b)
 		}
 	}
 	// They are spread over half a period, and an eighth of it goes together.
-	if batches > 3*5 {
-		t.Errorf("%d batches in three periods", batches)
-	}
-	for th, times := range sent {
-		if times != 3 {
-			t.Fatalf("%s was sent %d times in three periods", th.name, times)
-		}
-	}
-	if len(sent) != many {
-		t.Errorf("%d of %d were sent", len(sent), many)
-	}
-	if p.Len() != many {
-		t.Errorf("%d of %d are planned", p.Len(), many)
+	if batches > 3*5 || shorts < 1000 {
+		t.Errorf("%d batches in three periods, and %d of the short one", batches, shorts)
 	}
 }

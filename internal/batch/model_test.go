@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/due"
 	"github.com/holdfastlock/holdfast/internal/explore"
 )
 
@@ -29,11 +30,10 @@ type setup struct {
 	slack   [modelEntries]time.Duration // of the entries
 	left    [modelEntries]time.Duration // of the entries, whenever they go out
 	longest time.Duration
-	runOut  bool // batches may run out of time
 	apart   bool // anything may happen between Due and Send
 	due     func(*Plan[int]) []int
 	send    func(*Plan[int], []int, func(int) string) []Batch[int]
-	done    func(*Plan[int], Batch[int], Result)
+	done    func(*Plan[int], Batch[int])
 }
 
 // world is a plan, and the test's own records of what must be true of it.
@@ -83,12 +83,7 @@ func (s *setup) clone(w world, by time.Duration) world {
 		c.plan.queue.Set(i, c.entries[i].At())
 	}
 	for at, from := range w.plan.lanes {
-		to := &lane[int]{busy: from.busy, limit: from.limit}
-		to.until = max(from.until.Add(-by), 0)
-		if !from.busy && from.limit > 0 { // until says how long ago the limit was learned
-			to.until = max(from.until.Add(-by), driver.Instant(-4*s.longest-tick))
-		}
-		to.parked = newParked(c.plan)
+		to := &lane[int]{parked: due.New(c.plan.rules.Entry), until: max(from.until.Add(-by), 0)}
 		for _, i := range from.parked.All() {
 			to.parked.Set(i, c.entries[i].At())
 		}
@@ -107,7 +102,7 @@ func (s *setup) key(w world) string {
 	for _, in := range slices.SortedFunc(maps.Keys(w.plan.lanes), compareLanes) {
 		l := w.plan.lanes[in]
 		b = append(append(b, '/'), in.Shard...)
-		b = append(b, byte('0'+in.Class), '0'+b2i(l.busy), byte('0'+l.limit))
+		b = append(b, byte('0'+in.Class))
 		b = strconv.AppendInt(b, int64(l.until), 36)
 		for _, i := range l.parked.All() {
 			b = append(b, byte('0'+i), at(w.entries[i].At()))
@@ -125,7 +120,10 @@ func (s *setup) key(w world) string {
 		b = append(b, byte('0'+i))
 	}
 	for i := range w.entries {
-		b = append(b, '0'+b2i(w.planned[i])+2*w.entries[i].Mark)
+		b = append(b, '0'+2*w.entries[i].Mark)
+		if w.planned[i] {
+			b = append(b, '+')
+		}
 		if w.entries[i].Mark == taken {
 			b = append(b, at(w.entries[i].At()))
 		}
@@ -134,13 +132,6 @@ func (s *setup) key(w world) string {
 		b = append(b, w.err.Error()...)
 	}
 	return string(b)
-}
-
-func b2i(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (s *setup) model() explore.Model[world, string] {
@@ -166,22 +157,15 @@ func (s *setup) next(w world) (steps []explore.Step[world]) {
 		add("it is sent", 0, s.sends)
 	}
 	for n, b := range w.away {
-		back := func(r Result) func(*world) {
-			return func(w *world) {
-				// Things that came back are set again before the lane is free, as in the client.
-				for _, i := range b.Items {
-					w.planned[i] = true
-					w.plan.Set(i, period)
-				}
-				w.away = slices.Delete(w.away, n, n+1)
-				s.done(w.plan, b, r)
+		add(fmt.Sprintf("batch %v to %v is back", b.Items, b.Lane), 0, func(w *world) {
+			// Things that came back are set again before the lane is free, as in the client.
+			for _, i := range b.Items {
+				w.planned[i] = true
+				w.plan.Set(i, period)
 			}
-		}
-		name := fmt.Sprintf("batch %v to %v", b.Items, b.Lane)
-		add(name+" is back", 0, back(Result{Through: len(b.Items)}))
-		if s.runOut {
-			add(name+" has run out of time", 0, back(Result{Through: len(b.Items) - 1, RanOut: true}))
-		}
+			w.away = slices.Delete(w.away, n, n+1)
+			s.done(w.plan, b)
+		})
 	}
 	for _, i := range []int{0, modelEntries - 1} { // changing these is enough
 		n := strconv.Itoa(i)
@@ -268,10 +252,7 @@ func (s *setup) behind(w *world, i int) {
 		if !l.parked.Has(i) {
 			continue
 		}
-		switch {
-		case !l.busy:
-			w.fail("what is due was left behind, and its lane is free")
-		case time.Duration(l.until) > s.left[i]/2:
+		if time.Duration(l.until) > s.left[i]/2 {
 			w.fail("an entry waits in lane %v for longer than half of the time that it has", at)
 		}
 		return
@@ -296,11 +277,8 @@ func (s *setup) check(w world) error {
 				return errors.New("an entry waits in a lane and does not know it")
 			}
 		}
-		if l.busy != slices.ContainsFunc(w.away, func(b Batch[int]) bool { return b.Lane == at }) {
-			return errors.New("a lane is busy without a batch, or not busy with one")
-		}
-		if !l.busy && l.parked.Len() > 0 {
-			return errors.New("an entry waits in a lane that is free")
+		if !slices.ContainsFunc(w.away, func(b Batch[int]) bool { return b.Lane == at }) {
+			return errors.New("a lane is busy without a batch")
 		}
 	}
 	total := 0
@@ -334,18 +312,13 @@ func setups() map[string]setup {
 		longest: 2 * ms,
 		due:     func(p *Plan[int]) []int { return p.Due(0) },
 		send:    func(p *Plan[int], things []int, shard func(int) string) []Batch[int] { return p.Send(0, things, shard) },
-		done:    func(p *Plan[int], b Batch[int], r Result) { p.Done(b, 0, r) },
+		done:    (*Plan[int]).Done,
 	}
-	apart, slack, three, classes, limits := s, s, s, s, s
+	apart, slack, classes := s, s, s
 	apart.apart = true
 	slack.slack = [...]time.Duration{2 * ms, 0, ms}
-	three.shards, three.slack = [...]string{"A", "B", "C"}, [...]time.Duration{ms, ms, ms}
 	classes.shards, classes.left = [...]string{"A", "A", "A"}, [...]time.Duration{8 * ms, 3 * ms, ms}
-	limits.shards, limits.longest, limits.runOut = [...]string{"A", "A", "A"}, ms, true
-	return map[string]setup{
-		"two shards": s, "apart": apart, "two shards with slack": slack, "three shards": three,
-		"classes": classes, "limits": limits,
-	}
+	return map[string]setup{"two shards": s, "apart": apart, "two shards with slack": slack, "classes": classes}
 }
 
 func TestModel(t *testing.T) {
@@ -365,51 +338,20 @@ func TestModelFinds(t *testing.T) {
 	}{
 		"what waits is forgotten": {"two shards with slack", "a planned entry is lost", func(s *setup) {
 			done := s.done
-			s.done = func(p *Plan[int], b Batch[int], r Result) {
+			s.done = func(p *Plan[int], b Batch[int]) {
 				for _, i := range slices.Clone(p.lanes[b.Lane].parked.All()) {
 					p.Drop(i)
 				}
-				done(p, b, r)
+				done(p, b)
 			}
 		}},
 		"busy lanes are ignored": {"two shards with slack", "two batches in one lane", func(s *setup) {
 			send := s.send
 			s.send = func(p *Plan[int], things []int, shard func(int) string) []Batch[int] {
 				for _, i := range things {
-					if l := p.lanes[Lane{s.shards[i], p.class(s.left[i])}]; l != nil {
-						l.busy = false
-					}
+					delete(p.lanes, Lane{s.shards[i], p.class(s.left[i])})
 				}
 				return send(p, things, shard)
-			}
-		}},
-		"what waits stays due": {"two shards with slack", "there is still something to take", func(s *setup) {
-			due := s.due
-			s.due = func(p *Plan[int]) []int {
-				things := due(p)
-				for _, l := range p.lanes {
-					for _, i := range slices.Clone(l.parked.All()) {
-						p.Set(i, 0)
-					}
-				}
-				return things
-			}
-		}},
-		"a dead shard delays the others": {"two shards with slack", "its lane is free", func(s *setup) {
-			send := s.send
-			s.send = func(p *Plan[int], things []int, shard func(int) string) []Batch[int] {
-				if len(p.lanes) == 0 {
-					return send(p, things, shard)
-				}
-				for n, i := range things {
-					at := p.laneFor(shard(n), s.left[i], 0)
-					if p.lanes[at] == nil {
-						p.lanes[at] = &lane[int]{parked: newParked(p)}
-					}
-					p.lanes[at].parked.Set(i, p.rules.Entry(i).At())
-					p.rules.Entry(i).Mark = parked
-				}
-				return nil
 			}
 		}},
 		"taken whenever soon": {"two shards with slack", "although nothing was due", func(s *setup) {

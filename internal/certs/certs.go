@@ -38,9 +38,9 @@ func New(files Files) (*Source, error) {
 	return s, s.readPair()
 }
 
-// Config returns the settings for one handshake, from the files as they are now. Suppose that
-// the certificate has been replaced and its key has not yet, or that a file cannot be read:
-// then Config uses the last pair, or authorities, that it could read.
+// Config returns the settings for one handshake, from the files as they are now. If a
+// certificate and its key do not fit, because only one has been replaced yet, or if a file cannot be read, Config
+// uses the last pair, or authorities, that it could read.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,17 +33,18 @@ func (c *Core) Acquire(ctx context.Context, le *Lease, try bool) (reasons []erro
 type acquisition struct {
 	lease   *Lease
 	try     bool
-	entered bool    // the engine knows of it
-	over    bool    // the engine knows that it is over; else the driver has panicked
-	reasons []error // why there is no lease
-	waiting *waiting
-	wakes   driver.Wakes // nil: not asked for yet, or the store does not tell
+	entered bool            // the engine knows of it
+	over    bool            // the engine knows that it is over; else the driver has panicked
+	reasons []error         // why there is no lease
+	waiting context.Context // the caller's, until the core is closed; nil: it has not waited for the store yet
+	free    func()          // of waiting
+	wakes   driver.Wakes    // nil: not asked for yet, or the store does not tell
 }
 
 // leave ends an acquire. If the driver has panicked, it leaves nothing behind either (P6).
 func (c *Core) leave(a *acquisition) {
 	if a.waiting != nil {
-		a.waiting.stop()
+		a.free()
 	}
 	if a.wakes != nil {
 		a.wakes.Stop()
@@ -54,7 +55,7 @@ func (c *Core) leave(a *acquisition) {
 		return
 	}
 	if !a.over {
-		c.stepLocked(&engine.Event{Kind: engine.Abandoned, Caller: &a.lease.caller})
+		c.stepLocked(&engine.Event{Kind: engine.Cancelled, Caller: &a.lease.caller})
 	}
 	c.finishLocked(1)
 }
@@ -87,7 +88,7 @@ func (c *Core) proceed(ctx context.Context, a *acquisition, kind engine.Kind) en
 			event.Grant, event.Err = c.await(ctx, a, &next)
 		case engine.Confirm: // the grant must be renewed before it is used
 			event.Kind = engine.Confirmed
-			event.Renewal = c.renew1(ctx, next.Grant)
+			event.Renewal = c.renew(ctx, next.Grant)[0]
 		case engine.Pause: // before the store is asked again
 			event.Kind = c.pauseFor(ctx, a, &next)
 		case engine.Sleep:
@@ -177,19 +178,13 @@ func toldPause(next *engine.Action) time.Duration {
 
 // await waits until the store grants the caller's place, or, returning driver.ErrHeld, until it is time to
 // ask again.
-func (c *Core) await(
-	ctx context.Context, a *acquisition, next *engine.Action,
-) (driver.Grant, error) {
+func (c *Core) await(ctx context.Context, a *acquisition, next *engine.Action) (driver.Grant, error) {
 	if a.waiting == nil {
-		a.waiting = c.waiting(ctx)
+		a.waiting, a.free = c.UntilClosed(ctx)
 	}
-	poll, cancel := context.WithTimeout(a.waiting.ctx, next.For)
+	poll, cancel := context.WithTimeout(a.waiting, next.For)
 	defer cancel()
-	if a.lease.interruptible(cancel) {
-		return driver.Grant{}, driver.ErrHeld // it is to ask again already
-	}
 	grant, err := c.queuer.Wait(poll, next.Grant.Request)
-	a.lease.interruptible(nil)
 	if err != nil && poll.Err() != nil && !(ctx.Err() != nil && isUnanswered(err)) {
 		err = driver.ErrHeld // time to ask again, or to find that the context has ended
 	}
@@ -198,7 +193,7 @@ func (c *Core) await(
 
 // isUnanswered reports whether an error says what was in the way until the context ended.
 func isUnanswered(err error) bool {
-	var unanswered *driver.UnansweredError
+	var unanswered *ctxerr.Unanswered
 	return errors.As(err, &unanswered)
 }
 
@@ -222,24 +217,4 @@ func reasonsOf(ctx context.Context, a *engine.Action) []error {
 		errs = append(errs, fmt.Errorf("last error of the store: %w", a.Last))
 	}
 	return errs
-}
-
-// waiting is a caller's context that also ends with the client.
-type waiting struct {
-	ctx    context.Context
-	unhook func() bool
-	cancel context.CancelCauseFunc
-}
-
-func (c *Core) waiting(ctx context.Context) *waiting {
-	w := &waiting{}
-	w.ctx, w.cancel = context.WithCancelCause(ctx)
-	w.unhook = context.AfterFunc(c.closing, func() { w.cancel(driver.ErrClosed) })
-	return w
-}
-
-// stop frees the context's resources.
-func (w *waiting) stop() {
-	w.unhook()
-	w.cancel(nil)
 }

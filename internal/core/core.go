@@ -7,7 +7,6 @@
 //	lease.go    P1, P2: trust ends by the clock; whoever relies on a lease is told of its end
 //	release.go  P4: a hold is given back once, within a bounded time
 //	close.go    P9: the end of a client
-//	panic.go    the driver's panics in the background
 //
 // P3, P5 and P8 are kept by the engine and the store.
 package core
@@ -15,7 +14,7 @@ package core
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
@@ -37,8 +36,6 @@ type Config struct {
 	Tell func(n *engine.News, traced context.Context)
 	// Traced: callers have contexts for events (Lease.Init).
 	Traced bool
-	// Panicked is told of a driver's panic in the background.
-	Panicked func(method string, value any, stack []byte)
 
 	LostError        func(name string, t driver.Token, reason error) error // the error of a lost lease
 	UncertainRelease func(name string, err error) error                    // the error of a release that the store has not confirmed
@@ -69,11 +66,12 @@ type Core struct {
 func New(config Config) *Core {
 	c := &Core{Config: config, done: make(chan struct{})}
 	d := config.Driver
-	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
-	c.sharder, _ = driver.As[driver.Sharder](d, driver.OpShard)
-	c.hinter, _ = c.queuer.(driver.ContentionHinter)
-	if c.queuer == nil {
-		c.waker, _ = d.(driver.Waker)
+	c.queuer, _ = driver.As[driver.Queuer](d)
+	c.sharder, _ = driver.As[driver.Sharder](d)
+	if c.queuer != nil {
+		c.hinter, _ = driver.As[driver.ContentionHinter](d)
+	} else {
+		c.waker, _ = driver.As[driver.Waker](d)
 	}
 	c.engine = engine.New(engine.Config{
 		Prefix: c.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
@@ -84,21 +82,30 @@ func New(config Config) *Core {
 	})
 	c.timer = timer.New(c.Clock, c.tick)
 	c.closing, c.close = context.WithCancelCause(context.Background())
-	if n, ok := driver.As[driver.Notifier](d, driver.OpNotify); ok {
-		go c.listen(n.Losses())
+	if n, ok := driver.As[driver.Notifier](d); ok {
+		if losses := n.Losses(); losses != nil {
+			go c.listen(losses)
+		}
 	}
 	return c
 }
 
-// Engine calls f with the engine, behind the mutex. It is for tests.
-func (c *Core) Engine(f func(*engine.Engine)) {
+// Idle reports whether nothing is held, waited for or to be released (P9).
+func (c *Core) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f(c.engine)
+	return c.engine.Idle()
 }
 
-// Closing returns a context that ends when Close begins.
-func (c *Core) Closing() context.Context { return c.closing }
+// UntilClosed returns a context that also ends, by ErrClosed, when Close begins. The function frees it.
+func (c *Core) UntilClosed(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(c.closing, func() { cancel(driver.ErrClosed) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
+}
 
 // Wall turns an instant into wall time, by the present clocks.
 func (c *Core) Wall(at driver.Instant) time.Time { return time.Now().Add(at.Sub(c.Clock.Now())) }
@@ -178,8 +185,6 @@ func (c *Core) carryOutLocked(f *engine.Effect) {
 	switch f.Kind {
 	case engine.Wake:
 		f.Caller.Ref.(*Lease).wakeLocked()
-	case engine.Interrupt:
-		f.Caller.Ref.(*Lease).interruptLocked()
 	case engine.End:
 		if contexts := f.Caller.Ref.(*Lease).endLocked(f.Err); contexts != nil {
 			c.cancels = append(c.cancels, cancellation{contexts, f.Err})
@@ -209,41 +214,45 @@ func (c *Core) tick() { c.stepInBackground(engine.Event{Kind: engine.Ticked}, 0)
 func (c *Core) findShards(d *engine.Due) {
 	shards := make([]string, len(d.Requests))
 	for i, r := range d.Requests {
-		shards[i] = c.shardOf(r)
+		shards[i] = c.sharder.Shard(r)
 	}
-	c.stepInBackground(engine.Event{Kind: engine.Sharded, Due: d, Shards: shards}, 1)
+	c.stepInBackground(engine.Event{Kind: engine.ShardsFound, Due: d, Shards: shards}, 1)
 }
 
 // renewBatch renews holds together.
 func (c *Core) renewBatch(b *engine.Batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.Within)
-	renewals := c.renewAll(ctx, b.Grants)
-	ranOut := ctx.Err() != nil
+	renewals := c.renew(ctx, b.Grants...)
 	cancel()
-	c.stepInBackground(engine.Event{
-		Kind: engine.BatchRenewed, Batch: b, Renewals: renewals[:len(b.Grants)], RanOut: ranOut,
-	}, 1)
+	c.stepInBackground(engine.Event{Kind: engine.BatchRenewed, Batch: b, Renewals: renewals}, 1)
 }
 
 // withdrawBatch makes one attempt to withdraw requests and holds that the client no longer wants.
 func (c *Core) withdrawBatch(b *engine.Batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.Within)
-	errs := c.releaseAll(ctx, b.Grants)
-	ranOut := ctx.Err() != nil
+	errs := c.release(ctx, b.Grants...)
 	cancel()
-	c.stepInBackground(engine.Event{
-		Kind: engine.BatchWithdrawn, Batch: b, Errs: errs[:len(b.Grants)], RanOut: ranOut,
-	}, 1)
+	c.stepInBackground(engine.Event{Kind: engine.BatchWithdrawn, Batch: b, Errs: errs}, 1)
 }
 
-// renew1 renews one grant, on its caller's goroutine.
-func (c *Core) renew1(ctx context.Context, g driver.Grant) driver.Renewal {
-	out := c.Driver.Renew(ctx, []driver.Grant{g})
-	if len(out) != 1 {
-		err := fmt.Errorf("the driver returned %d results for one renewal", len(out))
-		return driver.Renewal{Err: err}
+var errTooFew = errors.New("the driver returned too few results")
+
+// renew renews grants. The results are at least as many as the grants.
+func (c *Core) renew(ctx context.Context, grants ...driver.Grant) []driver.Renewal {
+	out := c.Driver.Renew(ctx, grants)
+	for len(out) < len(grants) {
+		out = append(out, driver.Renewal{Err: errTooFew})
 	}
-	return out[0]
+	return out
+}
+
+// release releases grants. The results are at least as many as the grants.
+func (c *Core) release(ctx context.Context, grants ...driver.Grant) []error {
+	errs := c.Driver.Release(ctx, grants)
+	for len(errs) < len(grants) {
+		errs = append(errs, errTooFew)
+	}
+	return errs
 }
 
 // listen receives the losses that the driver learns of by itself.

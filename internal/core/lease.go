@@ -17,10 +17,8 @@ type Lease struct {
 	// Guarded by the core's mutex.
 
 	// signal wakes the goroutine of an acquire. Later it is closed when Release has returned.
-	signal      chan struct{}
-	audience    *audience // nil: nobody yet
-	interrupt   func()    // ends the wait for the store, while there is one
-	interrupted bool      // the store is to be asked again
+	signal   chan struct{}
+	audience *audience // nil: nobody yet
 }
 
 // audience is what is told when a lease ends.
@@ -59,24 +57,6 @@ func (le *Lease) wakeLocked() {
 	}
 }
 
-// interruptLocked ends the wait for the store that is under way, or that is about to begin.
-func (le *Lease) interruptLocked() {
-	le.interrupted = true
-	if le.interrupt != nil {
-		go le.interrupt() // it may run a driver's functions
-	}
-}
-
-// interruptible sets how the lease's wait for the store is ended; nil: it does not wait. It reports whether the
-// end has been wanted since the last call.
-func (le *Lease) interruptible(by func()) (interrupted bool) {
-	le.core.mu.Lock()
-	defer le.core.mu.Unlock()
-	interrupted = le.interrupted
-	le.interrupt, le.interrupted = by, false
-	return interrupted
-}
-
 // endLocked ends the lease. It returns its contexts, to be cancelled without the mutex.
 func (le *Lease) endLocked(err error) *binding {
 	e := released
@@ -103,9 +83,6 @@ func (le *Lease) tracedLocked() context.Context {
 	return le.audience.traced
 }
 
-// Core returns the core that Init was given.
-func (le *Lease) Core() *Core { return le.core }
-
 // Name returns the name without the prefix.
 func (le *Lease) Name() string { return le.caller.Name() }
 
@@ -118,33 +95,33 @@ func (le *Lease) Permits() int { return le.caller.Permits() }
 // Until returns the present trust deadline.
 func (le *Lease) Until() driver.Instant { return le.caller.Until() }
 
-// State is what a lease is at one instant.
-type State struct {
+// Snapshot is what a lease is at one instant.
+type Snapshot struct {
 	Mode     driver.Mode
 	Token    driver.Token
 	Degraded bool
 	Source   engine.Source
 }
 
-// State returns what the lease is now.
-func (le *Lease) State() State {
+// Snapshot returns what the lease is now.
+func (le *Lease) Snapshot() Snapshot {
 	le.core.mu.Lock()
 	defer le.core.mu.Unlock()
-	return le.stateLocked()
+	return le.snapshotLocked()
 }
 
-func (le *Lease) stateLocked() State {
-	return State{le.caller.Mode(), le.caller.Token(), le.caller.Degraded(), le.caller.Source()}
+func (le *Lease) snapshotLocked() Snapshot {
+	return Snapshot{le.caller.Mode(), le.caller.Token(), le.caller.Degraded(), le.caller.Source()}
 }
 
 // Show returns what the lease is now, and its hold as the driver knows it, to be shown to others. From now on
 // the hold goes back to the store when it is released, also where others of the client wait (P3).
-func (le *Lease) Show() (State, driver.Grant) {
+func (le *Lease) Show() (Snapshot, driver.Grant) {
 	c := le.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stepLocked(&engine.Event{Kind: engine.Shown, Caller: &le.caller})
-	return le.stateLocked(), c.engine.Grant(&le.caller)
+	return le.snapshotLocked(), c.engine.Grant(&le.caller)
 }
 
 // Err returns nil while the lease can be trusted, and after that always the same error. It reads the clock, so
@@ -270,7 +247,7 @@ func (le *Lease) unbindLocked(b *binding) {
 func (le *Lease) Renew(ctx context.Context) error {
 	next := le.core.step(engine.Event{Kind: engine.RenewCalled, Caller: &le.caller})
 	if next.Do == engine.Ask {
-		r := le.core.renew1(ctx, next.Grant)
+		r := le.core.renew(ctx, next.Grant)[0]
 		next = le.core.step(engine.Event{
 			Kind: engine.RenewAnswered, Caller: &le.caller, Grant: next.Grant, Renewal: r,
 		})
@@ -284,7 +261,7 @@ func (le *Lease) Share(other *Lease, mode driver.Mode) bool {
 	other.core = le.core
 	le.caller.InitSharer(&other.caller, other)
 	next := le.core.step(engine.Event{
-		Kind: engine.Shared, Caller: &le.caller, Other: &other.caller, Mode: mode,
+		Kind: engine.Joined, Caller: &le.caller, Other: &other.caller, Mode: mode,
 	})
 	return next.Do == engine.Yes
 }

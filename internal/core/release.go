@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -11,16 +10,13 @@ import (
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// firstPause is the first pause after an error of the store.
-const firstPause = 5 * time.Millisecond
-
 // Release ends the lease, with or without its minimum hold (unused). It waits for the store, or for another
 // call of Release, for at most engine.ReleaseWithin, and returns the error of holdfast.Lease.Release.
 func (le *Lease) Release(unused bool) error {
 	c := le.core
 	next := c.endLease(le, unused)
 	switch next.Do {
-	case engine.Wait: // for another call of Release
+	case engine.AwaitRelease: // by another call
 		<-le.signal
 		next = c.step(engine.Event{Kind: engine.Released, Caller: &le.caller})
 	case engine.GiveBack:
@@ -39,7 +35,7 @@ func (c *Core) endLease(le *Lease, unused bool) engine.Action {
 	case last:
 		c.active++
 		le.signal = nil
-	case next.Do == engine.Wait && le.signal == nil:
+	case next.Do == engine.AwaitRelease && le.signal == nil:
 		le.signal = make(chan struct{})
 	}
 	stopped := engine.Event{Kind: engine.Stopped, Caller: &le.caller, Now: c.engine.Now()}
@@ -88,24 +84,15 @@ func (c *Core) giveBackOrPanic(le *Lease, next *engine.Action) (err error) {
 
 // giveBack releases a grant, and repeats it while the context lasts.
 func (c *Core) giveBack(ctx context.Context, grant driver.Grant) error {
-	err := c.release1(ctx, grant)
-	again := pause.Backoff{Min: firstPause, Max: engine.ReleaseWithin}
+	err := c.release(ctx, grant)[0]
+	again := pause.Backoff{Min: engine.FirstPause, Max: engine.ReleaseWithin}
 	for err != nil && !driver.Gone(err) && pause.Sleep(ctx, again.Next()) {
-		err = c.release1(ctx, grant)
+		err = c.release(ctx, grant)[0]
 		if errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrBroken) {
 			err = nil // an earlier attempt succeeded, and its answer was lost
 		}
 	}
 	return err
-}
-
-// release1 releases one grant.
-func (c *Core) release1(ctx context.Context, g driver.Grant) error {
-	errs := c.Driver.Release(ctx, []driver.Grant{g})
-	if len(errs) != 1 {
-		return fmt.Errorf("the driver returned %d results for one release", len(errs))
-	}
-	return errs[0]
 }
 
 // bound is a context that several releases share.

@@ -42,3 +42,17 @@ func Cause(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// Unanswered is the error of a call whose context ended before the store answered, where the driver
+// knows what was in the way: that the servers refuse connections, for instance, or have no leader. Package
+// holdfast tells the caller why, beside the end of the context. It matches both.
+type Unanswered struct {
+	Ended error // the context's error
+	Why   error // what was in the way
+}
+
+// Error says both.
+func (e *Unanswered) Error() string { return fmt.Sprintf("%v: %v", e.Ended, e.Why) }
+
+// Unwrap returns both.
+func (e *Unanswered) Unwrap() []error { return []error{e.Ended, e.Why} }

@@ -41,3 +41,14 @@ func TestOf(t *testing.T) {
 		t.Errorf("what says it already: %v", err)
 	}
 }
+
+func TestUnanswered(t *testing.T) {
+	refused := errors.New("connection refused")
+	err := error(&Unanswered{Ended: context.Canceled, Why: refused})
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, refused) {
+		t.Errorf("%v does not match all that it says", err)
+	}
+	if want := "context canceled: connection refused"; err.Error() != want {
+		t.Errorf("it says %q, want %q", err, want)
+	}
+}

@@ -5,7 +5,7 @@ package due
 
 import "github.com/holdfastlock/holdfast/driver"
 
-// Entry is the place of one thing in a queue. The zero value is in no queue. An Entry is in one
+// Entry is where one thing stands in a queue. The zero value is in no queue. An Entry is in one
 // Queue at a time and must not be copied while queued.
 type Entry struct {
 	at   driver.Instant

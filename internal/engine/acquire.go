@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
@@ -17,7 +18,7 @@ type Caller struct {
 	name       string
 	settings   *Settings
 	try        bool // it does not wait once the name is known to be held
-	state      state
+	stage      stage
 	source     Source
 	gate       *gate   // while it waits there
 	prev, next *Caller // at the gate; next: of the same hold
@@ -27,11 +28,11 @@ type Caller struct {
 	release    releaseState
 }
 
-// state is where a caller is on its way.
-type state uint8
+// stage is where a caller is on its way.
+type stage uint8
 
 const (
-	idle    state = iota
+	idle    stage = iota
 	behind        // at the gate, behind the head or while the gate is closed
 	head          // at the gate; it talks to the store
 	refused       // a try that has left, because the name is held
@@ -43,7 +44,7 @@ const (
 // Source is where a caller got its hold from.
 type Source uint8
 
-// The sources of a hold.
+// The sources of a hold, as holdfast.Source numbers them.
 const (
 	Free     Source = iota // from the store, which never told the caller to wait
 	Queued                 // from the store, after it had told the caller to wait
@@ -59,9 +60,6 @@ func (c *Caller) Init(name string, s *Settings, try bool, ref any) {
 	*c = Caller{Ref: ref, name: name, settings: s, try: try}
 }
 
-// Asleep reports whether the caller waits behind others of its client.
-func (c *Caller) Asleep() bool { return c.state == behind }
-
 // Name returns the name that it wants or holds, without the client's prefix.
 func (c *Caller) Name() string { return c.name }
 
@@ -75,30 +73,19 @@ func (e *Engine) entered(c *Caller, contended bool) Action {
 	case g.mismatched(c):
 		return Action{Do: No, Err: driver.ErrMismatch}
 	case c.try && (g.told || g.closed):
-		c.state, c.err = refused, e.knownHolder(g, c.name)
+		c.stage, c.err = refused, e.knownHolder(g, c.name)
 		return Action{Do: No, Err: c.err}
 	}
 	c.entered = e.now
 	if g.empty() {
-		c.state = head
+		c.stage = head
 		g.talk = dialogue{}
 		g.add(c)
 		return e.begin(c, contended)
 	}
-	c.state = behind
+	c.stage = behind
 	g.add(c)
-	e.reserveForFollowers(g)
 	return Action{Do: Sleep}
-}
-
-// reserveForFollowers lets a head ask again that has asked for a place when nobody was behind
-// it: now it needs tokens for those that it may hand its hold over to.
-func (e *Engine) reserveForFollowers(g *gate) {
-	h, t := g.first, &g.talk
-	if h.state == head && t.step == await && e.Queue && g.place.tokens < e.tokensFor(g, h) {
-		g.place.tokens = e.tokensFor(g, h) // once is enough
-		e.effect(Effect{Kind: Interrupt, Caller: h})
-	}
 }
 
 // knownHolder is what can be said of the holder without asking the store.
@@ -114,7 +101,7 @@ func (e *Engine) knownHolder(g *gate, name string) *driver.HeldError {
 
 // woken says what a caller does that an effect has woken.
 func (e *Engine) woken(c *Caller) Action {
-	switch c.state {
+	switch c.stage {
 	case refused:
 		return Action{Do: No, Err: c.err}
 	case holding, ended:
@@ -187,7 +174,7 @@ func (e *Engine) ask(c *Caller) Action {
 	e.ensurePlace(g)
 	if t.step == await && !e.Queue && !t.paused {
 		// The first polls of a store without a queue are quick and the later ones slow.
-		t.pause = min(max(2*t.pause, firstPause), e.Poll)
+		t.pause = min(max(2*t.pause, FirstPause), e.Poll)
 		if t.held != nil && t.held.Poll > 0 {
 			t.pause = min(t.pause, t.held.Poll)
 		}
@@ -221,9 +208,9 @@ func (e *Engine) tokensFor(g *gate, c *Caller) int {
 	return 1
 }
 
-// firstPause is the first pause between two polls of a store without a queue, and after an
+// FirstPause is the first pause between two polls of a store without a queue, and after an
 // error of a store.
-const firstPause = 5 * time.Millisecond
+const FirstPause = 5 * time.Millisecond
 
 // untilOpen shortens a pause to when the name opens by itself, where that is known. Others that
 // are ahead in the store's queue look then.
@@ -356,7 +343,7 @@ func (e *Engine) failed(c *Caller, err, over error) Action {
 	}
 	switch {
 	case over != nil:
-		var unanswered *driver.UnansweredError
+		var unanswered *ctxerr.Unanswered
 		switch {
 		case errors.As(err, &unanswered):
 			t.last = unanswered.Why
@@ -399,7 +386,7 @@ func (e *Engine) failed(c *Caller, err, over error) Action {
 	case t.step == confirm:
 		t.step = await
 	}
-	t.pause = min(max(2*t.pause, firstPause), e.Poll)
+	t.pause = min(max(2*t.pause, FirstPause), e.Poll)
 	t.paused = true
 	return Action{Do: Pause, For: e.Jitter(t.pause)}
 }
@@ -461,7 +448,7 @@ func (e *Engine) tellAcquired(c *Caller) {
 // has become meanwhile decides, not what woke it: if the hold came at the same time, it
 // must not be dropped (P6).
 func (e *Engine) cancelled(c *Caller) Action {
-	switch c.state {
+	switch c.stage {
 	case holding, ended:
 		return Action{Do: Yes}
 	case refused:
@@ -477,7 +464,7 @@ func (e *Engine) cancelled(c *Caller) Action {
 func (e *Engine) giveUp(c *Caller, err error) Action {
 	g := c.gate
 	a := Action{Do: No, Err: err}
-	wasHead := c.state == head
+	wasHead := c.stage == head
 	if g.cohort.hold != nil || g.told || g.talk.held != nil {
 		a.Held = e.knownHolder(g, c.name)
 	}
@@ -485,7 +472,7 @@ func (e *Engine) giveUp(c *Caller, err error) Action {
 		a.Last = g.talk.last
 	}
 	g.remove(c)
-	c.state = gaveUp
+	c.stage = gaveUp
 	if wasHead {
 		usable := e.Queue && g.first != nil && g.place.terms != nil && g.first.settings.Terms == *g.place.terms
 		if !usable {

@@ -4,7 +4,7 @@
 //
 // It does no I/O, starts no goroutine and reads no clock. Events go in ([Event]), each
 // with the time; what is to be done comes out as plain values: the next [Action] of the
-// caller that the event is about, and [Effect]s for all others. Package holdfast carries
+// caller that the event is about, and [Effect]s for all others. Package core carries
 // them out and feeds the results back. So a test can visit every order of events
 // (package explore), with the code that ships.
 //
@@ -40,8 +40,6 @@ type Config struct {
 	NewOwner func() string
 	// LostError returns the error of leases whose hold is lost for a reason.
 	LostError func(name string, token driver.Token, reason error) error
-	// Trace, if it is set, is called after each Step, with its effects.
-	Trace func(Event, Action, []Effect)
 	// UncertainRelease returns the error of a release that the store has not confirmed.
 	UncertainRelease func(name string, err error) error
 	// Jitter returns a random duration between half of d and d, so that clients that
@@ -49,7 +47,7 @@ type Config struct {
 	Jitter func(d time.Duration) time.Duration
 }
 
-// Engine is the state. Not safe for concurrent use: package holdfast has one mutex
+// Engine is the state. Not safe for concurrent use: package core has one mutex
 // around Step.
 type Engine struct {
 	Config
@@ -90,12 +88,11 @@ const (
 	Rested                // Caller, Ended: its pause is over
 	Answered              // Caller, Grant, Err, Ended: the store has answered its request
 	Confirmed             // Caller, Renewal, Ended: the store has renewed its grant before it is used
-	Cancelled             // Caller: its context or the client has ended while it slept
-	Abandoned             // Caller: its goroutine is gone, in a panic of the driver
+	Cancelled             // Caller: its context or the client has ended while it slept, or the driver has panicked
 
 	// A caller's lease.
 	Checked   // Caller: is it still trusted?
-	Shared    // Caller, Other, Mode: Other joins the hold of Caller
+	Joined    // Caller, Other, Mode: Other joins the hold of Caller
 	Shown     // Caller: others are told which hold in the store it has
 	Released  // Caller, Unused: it gives its lease back
 	Stopped   // Caller: the work under its lease has ended
@@ -109,9 +106,9 @@ const (
 
 	// In the background.
 	Ticked         // something is due
-	Sharded        // Due, Shards: the shards that an effect asked for
-	BatchRenewed   // Batch, Renewals, RanOut
-	BatchWithdrawn // Batch, Errs, RanOut
+	ShardsFound    // Due, Shards: the shards that an effect asked for
+	BatchRenewed   // Batch, Renewals
+	BatchWithdrawn // Batch, Errs
 	LossesTold     // Losses: the store says of owners that their holds are gone
 	Closed         // the client is being closed
 	WorkStopped    // after Closed: the contexts of all leases have been cancelled
@@ -131,14 +128,12 @@ type Event struct {
 	Unused    bool  // nothing was done under the lease
 	Other     *Caller
 	Mode      driver.Mode
-	Note      string
 
 	Due      *Due
 	Shards   []string // of Due.Requests, in their order
 	Batch    *Batch
 	Renewals []driver.Renewal // of Batch.Grants, in their order
 	Errs     []error          // the same
-	RanOut   bool             // the time of the batch was over before the store had answered
 	Losses   map[string]error // the reasons, by owner
 }
 
@@ -148,20 +143,20 @@ type Do uint8
 // What a caller does next, and the fields of Action that say more. After each but the last
 // five its goroutine reports by the event in parentheses.
 const (
-	Sleep      Do = iota // until it is woken (Woken), or its context ends (Cancelled)
-	Try                  // driver.Try of Grant.Request (Answered)
-	Enqueue              // driver.Enqueue of Grant.Request (Answered)
-	Await                // driver.Wait of Grant.Request, for For at most (Answered, with ErrHeld if the time was over)
-	Pause                // for For, or until it is woken (Rested)
-	Confirm              // driver.Renew of Grant (Confirmed)
-	Stop                 // end the work under the lease (Stopped)
-	GiveBack             // driver.Release of Grant, repeated for For at most (GivenBack)
-	Ask                  // what the caller wanted, of Grant (RenewAnswered, DowngradeAnswered)
-	RenewFirst           // RenewCalled, because the store must know the token, and then again
-	Yes                  // it holds the name; is trusted; has joined; nothing else is to be done
-	No                   // Err, Held, Last: it does not
-	Done                 // Err: the release is over
-	Wait                 // for another call of Release that is under way
+	Sleep        Do = iota // until it is woken (Woken), or its context ends (Cancelled)
+	Try                    // driver.Try of Grant.Request (Answered)
+	Enqueue                // driver.Enqueue of Grant.Request (Answered)
+	Await                  // driver.Wait of Grant.Request, for For at most (Answered, with ErrHeld if the time was over)
+	Pause                  // for For, or until it is woken (Rested)
+	Confirm                // driver.Renew of Grant (Confirmed)
+	Stop                   // end the work under the lease (Stopped)
+	GiveBack               // driver.Release of Grant, repeated for For at most (GivenBack)
+	Ask                    // what the caller wanted, of Grant (RenewAnswered, DowngradeAnswered)
+	RenewFirst             // RenewCalled, because the store must know the token, and then again
+	Yes                    // it holds the name; is trusted; has joined; nothing else is to be done
+	No                     // Err, Held, Last: it does not
+	Done                   // Err: the release is over
+	AwaitRelease           // another call of Release is under way
 )
 
 // Action is what the caller of an event does next.
@@ -182,7 +177,6 @@ type EffectKind uint8
 // The kinds of effects, and the fields that each has.
 const (
 	Wake       EffectKind = iota // Caller: it sleeps or pauses, and there is news
-	Interrupt                    // Caller: its Await is to end now
 	End                          // Caller, Err: its lease is over
 	Tell                         // News: hooks and the logger hear of it
 	FindShards                   // Due: ask the driver for the shards of Due.Requests
@@ -231,14 +225,6 @@ type News struct {
 // Step takes an event in and returns what its caller does next. What others are to do is
 // in Effects.
 func (e *Engine) Step(ev *Event) Action {
-	next := e.step(ev)
-	if e.Trace != nil {
-		e.Trace(*ev, next, e.effects)
-	}
-	return next
-}
-
-func (e *Engine) step(ev *Event) Action {
 	e.now = ev.Now
 	c := ev.Caller
 	switch ev.Kind {
@@ -252,11 +238,11 @@ func (e *Engine) step(ev *Event) Action {
 		return e.answered(c, ev.Grant, ev.Err, ev.Ended)
 	case Confirmed:
 		return e.confirmed(c, ev.Renewal, ev.Ended)
-	case Cancelled, Abandoned:
+	case Cancelled:
 		return e.cancelled(c)
 	case Checked:
 		return e.checked(c.hold)
-	case Shared:
+	case Joined:
 		return e.share(c, ev.Other, ev.Mode)
 	case Shown:
 		e.shown(c)
@@ -276,12 +262,12 @@ func (e *Engine) step(ev *Event) Action {
 		return e.downgradeAnswered(c, ev.Grant, ev.Err)
 	case Ticked:
 		e.ticked()
-	case Sharded:
+	case ShardsFound:
 		e.send(ev.Due, ev.Shards)
 	case BatchRenewed:
-		e.batchRenewed(ev.Batch, ev.Renewals, ev.RanOut)
+		e.batchRenewed(ev.Batch, ev.Renewals)
 	case BatchWithdrawn:
-		e.batchWithdrawn(ev.Batch, ev.Errs, ev.RanOut)
+		e.batchWithdrawn(ev.Batch, ev.Errs)
 	case LossesTold:
 		e.lossesTold(ev.Losses)
 	case Closed:
@@ -330,6 +316,12 @@ func (e *Engine) Now() driver.Instant { return e.now }
 // Unconfirmed returns how many releases and withdrawals the store has not confirmed.
 func (e *Engine) Unconfirmed() int { return e.open }
 
+// Idle reports whether the engine has forgotten everything (P9).
+func (e *Engine) Idle() bool {
+	return len(e.gates) == 0 && e.deadlines.Len() == 0 && e.cohorts.Len() == 0 &&
+		e.renewals.Len() == 0 && e.withdrawn.Len() == 0 && e.open == 0
+}
+
 // ticked does what is due: it ends the leases, maximum holds and cohorts whose time is
 // over, and sends off what is to be renewed and withdrawn.
 func (e *Engine) ticked() {
@@ -371,7 +363,6 @@ type Batch struct {
 	Grants []driver.Grant // the most urgent first
 	Within time.Duration  // the time that it has
 
-	began       driver.Instant
 	holds       []*Hold // of Grants
 	renewals    batch.Batch[*Hold]
 	withdrawals batch.Batch[*withdrawal]

@@ -169,7 +169,7 @@ func (e *Engine) dismissTries(g *gate, held *driver.HeldError) {
 	for c := range g.callers() {
 		if c.try && !(c == g.first && !g.closed) {
 			g.remove(c)
-			c.state, c.err = refused, held
+			c.stage, c.err = refused, held
 			e.wake(c)
 		}
 	}
@@ -178,8 +178,8 @@ func (e *Engine) dismissTries(g *gate, held *driver.HeldError) {
 // promote makes the first at the gate the head, and wakes it. A gate without callers is
 // forgotten.
 func (e *Engine) promote(name string, g *gate) {
-	if g.first != nil && !g.closed && g.first.state == behind {
-		g.first.state = head
+	if g.first != nil && !g.closed && g.first.stage == behind {
+		g.first.stage = head
 		g.talk = dialogue{}
 		e.wake(g.first)
 	}

@@ -97,7 +97,7 @@ func (e *Engine) newHold(c *Caller, g *driver.Grant) *Hold {
 
 // add lets a caller share the hold.
 func (h *Hold) add(c *Caller) {
-	c.state, c.hold, c.next = holding, h, h.callers
+	c.stage, c.hold, c.next = holding, h, h.callers
 	h.callers = c
 	h.sharers++
 }
@@ -138,7 +138,7 @@ func (e *Engine) Grant(c *Caller) driver.Grant { return e.grant(c.hold) }
 // same one: what was made for this holder, and arrives after its release, would be carried out beside
 // the next (P1).
 func (e *Engine) shown(c *Caller) {
-	if c.state == holding {
+	if c.stage == holding {
 		e.endCohortOf(c.hold)
 	}
 }
@@ -304,8 +304,8 @@ func (e *Engine) endAll(h *Hold, err error) {
 
 // end ends a caller's lease, if it has not ended.
 func (e *Engine) end(c *Caller, err error) {
-	if c.state == holding {
-		c.state, c.err = ended, err
+	if c.stage == holding {
+		c.stage, c.err = ended, err
 		e.effect(Effect{Kind: End, Caller: c, Err: err})
 	}
 }
@@ -327,7 +327,7 @@ func (e *Engine) tellUntil(h *Hold, kind NewsKind, err error) {
 // share lets another caller of the same client have a lease on the hold too.
 func (e *Engine) share(c, other *Caller, mode driver.Mode) Action {
 	switch h := c.hold; {
-	case c.state != holding:
+	case c.stage != holding:
 		return Action{Do: No, Err: c.err}
 	case mode == driver.Exclusive && h.seenMode() != driver.Exclusive:
 		return Action{Do: No}
@@ -342,7 +342,7 @@ func (e *Engine) share(c, other *Caller, mode driver.Mode) Action {
 func (e *Engine) downgradeCalled(c *Caller) Action {
 	h := c.hold
 	switch {
-	case c.state != holding:
+	case c.stage != holding:
 		return Action{Do: No, Err: c.err}
 	case h.mode == driver.Shared:
 		return Action{Do: Yes}

@@ -64,7 +64,7 @@ func TestForgottenCallers(t *testing.T) {
 	lost := errors.New("lost")
 	e.endAll(h, lost)
 	for i, c := range append(all[90:], first) {
-		if c.state != ended || c.err != lost {
+		if c.stage != ended || c.err != lost {
 			t.Errorf("caller %d has ended by %v", i, c.err)
 		}
 	}

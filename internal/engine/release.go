@@ -26,7 +26,7 @@ const (
 func (e *Engine) released(c *Caller, unused bool) Action {
 	switch c.release {
 	case releasing:
-		return Action{Do: Wait}
+		return Action{Do: AwaitRelease}
 	case released:
 		return Action{Do: Done, Err: c.err}
 	}
@@ -38,7 +38,7 @@ func (e *Engine) released(c *Caller, unused bool) Action {
 	if !h.over && !h.machine.Trusted(e.now) {
 		e.lose(h, nil)
 	}
-	if c.state == ended {
+	if c.stage == ended {
 		return e.releasedLate(c)
 	}
 	h.forget(c)
@@ -112,7 +112,7 @@ func (e *Engine) givenBack(c *Caller, err error) Action {
 // wakePoller tells the client's own head that the name is free, which a store without a
 // queue does not.
 func (e *Engine) wakePoller(name string) {
-	if g := e.gates[name]; g != nil && !e.Queue && g.first != nil && g.first.state == head {
+	if g := e.gates[name]; g != nil && !e.Queue && g.first != nil && g.first.stage == head {
 		e.wake(g.first)
 	}
 }
@@ -131,7 +131,7 @@ func (h *Hold) forget(c *Caller) {
 	}
 	x.ended = 0
 	for at := &h.callers; *at != nil; {
-		if other := *at; other == c || other.state == ended {
+		if other := *at; other == c || other.stage == ended {
 			*at, other.next = other.next, nil
 		} else {
 			at = &other.next

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -27,53 +25,31 @@ func deadlineOf(h *Hold) *due.Entry { return &h.deadline }
 
 // sendRenewals sends off a batch.
 func (e *Engine) sendRenewals(renewals batch.Batch[*Hold]) {
-	b := &Batch{renewals: renewals, Within: renewals.Within, began: e.now}
+	b := &Batch{renewals: renewals, Within: renewals.Within}
 	for _, h := range renewals.Items {
 		if !h.over && h.machine.Send(e.now) {
 			b.holds, b.Grants = append(b.holds, h), append(b.Grants, e.grant(h))
 		}
 	}
 	if len(b.Grants) == 0 {
-		e.renewals.Done(renewals, e.now, batch.Result{})
+		e.renewals.Done(renewals)
 		return
 	}
 	e.effect(Effect{Kind: Renew, Batch: b})
 }
 
 // batchRenewed takes in the outcomes of a batch.
-func (e *Engine) batchRenewed(b *Batch, outcomes []driver.Renewal, ranOut bool) {
-	through := 0
-	for _, r := range outcomes {
-		if r.Err == nil || driver.Gone(r.Err) {
-			through++
-		}
-	}
-	ranOut = ranOut && through < len(b.holds)
+func (e *Engine) batchRenewed(b *Batch, outcomes []driver.Renewal) {
 	gone := map[string]error{}
 	for i, h := range b.holds {
 		r := outcomes[i]
-		if ranOut && through > 0 && e.postponed(h, r.Err) {
-			continue
-		}
 		if h.over && driver.Gone(r.Err) {
 			gone[h.owner] = r.Err // whoever has the hold now
 		}
 		e.renewed(h, r)
 	}
 	e.gone(gone)
-	e.renewals.Done(b.renewals, e.now, batch.Result{Through: through, RanOut: ranOut, Took: e.now.Sub(b.began)})
-}
-
-// postponed reports whether a renewal was not attempted, because the driver renews one lease
-// after the other and the batch's time was over before it came to this one. That is no
-// failure: the lease goes out again at once, among the first. When little of its time is
-// left it is a failure after all, which the holder is told.
-func (e *Engine) postponed(h *Hold, err error) bool {
-	if h.over || !errors.Is(err, context.DeadlineExceeded) || h.machine.Until().Sub(e.now) <= h.valid/3 || !h.machine.Postponed(e.now) {
-		return false
-	}
-	e.schedule(h)
-	return true
+	e.renewals.Done(b.renewals)
 }
 
 // renewed takes in the outcome of a renewal. If the hold is over meanwhile it does nothing:
@@ -118,7 +94,7 @@ func (e *Engine) renewed(h *Hold, r driver.Renewal) {
 
 // renewCalled begins a renewal that a caller has asked for.
 func (e *Engine) renewCalled(c *Caller) Action {
-	if c.state != holding {
+	if c.stage != holding {
 		return Action{Do: No, Err: c.err}
 	}
 	if e.expire(c.hold) {

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +37,7 @@ var withdrawalRules = batch.Rules[*withdrawal]{
 // withdraw begins a withdrawal.
 func (e *Engine) withdraw(g driver.Grant) {
 	e.open++
-	e.withdrawn.Set(&withdrawal{grant: g, until: e.now.Add(g.TTL), pause: firstPause}, e.now)
+	e.withdrawn.Set(&withdrawal{grant: g, until: e.now.Add(g.TTL), pause: FirstPause}, e.now)
 }
 
 // withdrawPlace withdraws a gate's place, if the store may know it. An undone acquire has no
@@ -54,29 +52,18 @@ func (e *Engine) withdrawPlace(name string, p place) {
 }
 
 // overloaded returns why no acquire may begin that might have to be withdrawn, or nil: too
-// many withdrawals await a store that does not answer.
+// many withdrawals await a store that does not answer (P6, P9). The error does not wrap the
+// store's, which speaks of another operation.
 func (e *Engine) overloaded() error {
 	if e.open < MaxWithdrawals || e.silence == nil {
 		return nil
 	}
-	return fmt.Errorf("%d acquires and releases await the store's confirmation: %w", e.open, otherOperation{e.silence})
+	return fmt.Errorf("%d acquires and releases await the store's confirmation: %v", e.open, e.silence)
 }
-
-// otherOperation is an error of the store without what it said of another operation: that its
-// outcome is uncertain, or that the time was over that it had.
-type otherOperation struct{ err error }
-
-func (o otherOperation) Error() string { return o.err.Error() }
-
-func (o otherOperation) Is(target error) bool {
-	return target != driver.ErrUncertain && target != context.DeadlineExceeded && errors.Is(o.err, target)
-}
-
-func (o otherOperation) As(target any) bool { return errors.As(o.err, target) }
 
 // sendWithdrawals sends off a batch.
 func (e *Engine) sendWithdrawals(withdrawals batch.Batch[*withdrawal]) {
-	b := &Batch{withdrawals: withdrawals, Within: withdrawals.Within, began: e.now}
+	b := &Batch{withdrawals: withdrawals, Within: withdrawals.Within}
 	for _, w := range withdrawals.Items {
 		b.Grants = append(b.Grants, w.grant)
 	}
@@ -84,12 +71,10 @@ func (e *Engine) sendWithdrawals(withdrawals batch.Batch[*withdrawal]) {
 }
 
 // batchWithdrawn takes in the outcomes of a batch.
-func (e *Engine) batchWithdrawn(b *Batch, errs []error, ranOut bool) {
-	through := 0
+func (e *Engine) batchWithdrawn(b *Batch, errs []error) {
 	for i, w := range b.withdrawals.Items {
 		err := errs[i]
 		if err == nil || driver.Gone(err) {
-			through++
 			e.silence = nil
 			e.open--
 			continue
@@ -102,6 +87,5 @@ func (e *Engine) batchWithdrawn(b *Batch, errs []error, ranOut bool) {
 		e.withdrawn.Set(w, e.now.Add(e.Jitter(w.pause)))
 		w.pause = min(2*w.pause, slowestWithdrawal)
 	}
-	ranOut = ranOut && through < len(b.Grants)
-	e.withdrawn.Done(b.withdrawals, e.now, batch.Result{Through: through, RanOut: ranOut, Took: e.now.Sub(b.began)})
+	e.withdrawn.Done(b.withdrawals)
 }

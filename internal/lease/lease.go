@@ -155,42 +155,24 @@ func (m *Machine) Renewed(now, since driver.Instant, valid time.Duration) bool {
 }
 
 // Failed tells that a renewal failed, or that its outcome is not known. The lease is in doubt, and
-// the nearer the deadline is the sooner comes the next attempt. It returns true if the lease was
-// not in doubt before. A final lease stays as it is.
-func (m *Machine) Failed(now driver.Instant) (first bool) {
+// the nearer the deadline is the sooner comes the next attempt. A final lease stays as it is.
+func (m *Machine) Failed(now driver.Instant) {
 	m.sent = false
-	if !m.Trusted(now) || m.final {
-		return false
+	if m.Trusted(now) && !m.final {
+		m.state = Doubt
+		m.renewAt = now.Add(max(m.until.Sub(now)/6, minRetry))
 	}
-	first = m.state == Held
-	m.state = Doubt
-	m.renewAt = now.Add(max(m.until.Sub(now)/6, minRetry))
-	return first
-}
-
-// Postponed tells that the renewal announced by Send was not attempted: it is due now. It returns
-// false if the lease is over.
-func (m *Machine) Postponed(now driver.Instant) bool {
-	m.sent = false
-	if !m.Trusted(now) {
-		return false
-	}
-	m.renewAt = now
-	return true
 }
 
 // minRetry is the least time between the last attempts before the deadline.
 const minRetry = 5 * time.Millisecond
 
-// Gone tells that the store has no such hold any more. It returns true if the lease was still
-// trusted.
-func (m *Machine) Gone() bool {
+// Gone tells that the store has no such hold any more.
+func (m *Machine) Gone() {
 	m.sent = false
-	if m.state > Doubt {
-		return false
+	if m.state <= Doubt {
+		m.state = Lost
 	}
-	m.state = Lost
-	return true
 }
 
 // Release tells that the holder gives the lease back. It returns false if the lease was over

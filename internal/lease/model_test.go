@@ -57,7 +57,6 @@ type store struct {
 	margin     time.Duration
 	ends       bool // renewals may end for good
 	responsive bool // no call is lost or takes longer than a tick, and the client is prompt
-	beyond     bool // explore what comes after the client has seen the end
 	renewed    func(w *world, c call, err error)
 }
 
@@ -90,7 +89,7 @@ func (s *store) model() explore.Model[world, world] {
 
 // key gives all ends that are right, or wrong, in the same way the same key: see next.
 func (s *store) key(w world) world {
-	if w.over && !s.beyond {
+	if w.over {
 		return world{over: true, moved: w.moved, m: Machine{state: w.m.state}}
 	}
 	return w
@@ -114,12 +113,9 @@ func (s *store) check(w world) error {
 }
 
 // next returns the steps. A step that checks the lease notes its end, whatever the model under test
-// makes of it.
-//
-// Once the client knows the end it ignores all events, so nothing can be found behind it, unless a
-// mistake is planted there.
+// makes of it. Once the client knows the end it ignores all events, so nothing can be found behind it.
 func (s *store) next(w world) (steps []explore.Step[world]) {
-	if w.over && !s.beyond {
+	if w.over {
 		return nil
 	}
 	add := func(name string, change func(*world)) {
@@ -197,12 +193,6 @@ func (s *store) callSteps(w world, i int, c call, add func(string, func(*world))
 	case gone:
 		add(name+" is answered: gone", end(driver.ErrNotHeld))
 	}
-	if c.at == sent && !c.dead && i == 0 && !s.responsive {
-		add(name+" is postponed", func(w *world) {
-			w.calls[i] = call{}
-			w.over = w.over || !w.m.Postponed(0)
-		})
-	}
 	if c.at != none && !s.responsive {
 		add(name+" is lost", end(unknown))
 		if !c.dead && c.at == sent {
@@ -233,42 +223,18 @@ func (w *world) tick(ahead time.Duration) {
 	}
 }
 
-// starts are the leases for which the model is explored. Every state of "renewed" is also one of
-// "from a claim", after a renewal, and each of those is one of the leases whose renewals may end. The
-// same is true of "never renewed" and its claim. The larger models are explored.
-var starts = []struct {
-	name         string
-	every, valid time.Duration
-	ends         bool
-	part         bool // its states are part of another's
-}{
-	{"renewed", renewing, modelTTL, false, true},
-	{"from a claim", renewing, claim, false, true},
-	{"never renewed", never, modelTTL, false, true},
-	{"from a claim, then never renewed", never, claim, false, false},
-	{"from a claim, then renewed for some time", renewing, claim, true, false},
-}
-
 // TestModel: a trusted lease has its hold in the store, and one that was at its end is never
-// trusted again (P1, P2).
+// trusted again (P1, P2). While the store answers, a lease with renewal is never lost. A lease that
+// began with its whole TTL is one that began with a claim, after the first renewal.
 func TestModel(t *testing.T) {
-	for _, c := range starts {
-		t.Run(c.name, func(t *testing.T) {
-			s := store{every: c.every, valid: c.valid, margin: margin, ends: c.ends, renewed: renewed}
-			if !c.part {
-				s.model().Holds(t, 400_000)
-			}
-			s.model().Walks(t, 100, 1000)
-		})
-	}
-}
-
-// TestModelProgress: while the store answers, a lease with renewal is never lost.
-func TestModelProgress(t *testing.T) {
-	for _, c := range starts[:2] {
-		t.Run(c.name, func(t *testing.T) {
-			s := store{every: c.every, valid: c.valid, margin: margin, renewed: renewed, responsive: true}
-			s.model().Holds(t, 10_000)
+	for name, s := range map[string]store{
+		"from a claim, then never renewed":         {every: never},
+		"from a claim, then renewed for some time": {every: renewing, ends: true},
+		"while the store answers":                  {every: renewing, responsive: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.valid, s.margin, s.renewed = claim, margin, renewed
+			s.model().Holds(t, 400_000)
 		})
 	}
 }
@@ -286,24 +252,7 @@ func TestModelFinds(t *testing.T) {
 				renewed(w, c, err)
 			}
 		}},
-		{"extended by an unknown outcome", "the store's hold is over", func(s *store) {
-			s.renewed = func(w *world, c call, err error) {
-				if !driver.Gone(err) {
-					err = nil
-				}
-				renewed(w, c, err)
-			}
-		}},
 		{"no margin", "the store's hold is over", func(s *store) { s.margin = 1 }},
-		{"revived by a late renewal", "at its end is trusted", func(s *store) {
-			s.beyond = true
-			s.renewed = func(w *world, c call, err error) {
-				if err == nil && w.m.State() == Lost {
-					w.m.state, w.over = Held, false
-				}
-				renewed(w, c, err)
-			}
-		}},
 		{"revived when nobody has looked", "at its end is trusted", func(s *store) {
 			s.renewed = func(w *world, c call, err error) {
 				if err == nil && w.m.state <= Doubt {
@@ -325,9 +274,6 @@ func TestModelFinds(t *testing.T) {
 		}},
 		{"renewed too late", "although the store answers",
 			func(s *store) { s.responsive, s.every = true, 4*tick }},
-		{"never renewed", "although the store answers", func(s *store) {
-			s.responsive, s.every = true, never
-		}},
 		{"a success that is not taken in", "although the store answers", func(s *store) {
 			s.responsive = true
 			s.renewed = func(w *world, _ call, _ error) { w.m.Failed(0) }

@@ -265,8 +265,8 @@ func crowd(t *testing.T, r *Record, rules *Rules, n int) {
 	}
 }
 
-// P7: suppose a hundred clients are killed together at any time between two confirmations, and
-// a live one waits behind them. It has the name within three polls of its being free.
+// P7: a hundred clients are killed together at any time between two confirmations, and a live one waits
+// behind them. The live one has the name within three polls of its being free.
 func TestDeadCrowdDelays(t *testing.T) {
 	for _, n := range []int{1, 100, 300} {
 		for freed := time.Duration(0); freed <= 3*time.Second; freed += 50 * time.Millisecond {

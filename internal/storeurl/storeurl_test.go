@@ -14,7 +14,7 @@ func TestTake(t *testing.T) {
 	}{
 		"mem://x":           {rest: "mem://x"},
 		"mem://x?b=2&a=%20": {rest: "mem://x?b=2&a=%20"}, // left as it is
-		"mem://x?hf.prefix=a/&hf.ttl=1m30s&hf.wait=spin": {Params{"a/", 90 * time.Second}, "mem://x?hf.wait=spin"},
+		"mem://x?hf.prefix=a/&hf.ttl=1m30s&hf.poll=spin": {Params{"a/", 90 * time.Second}, "mem://x?hf.poll=spin"},
 		"mem://x?hf.prefix=":                             {rest: "mem://x"},
 	} {
 		u, err := url.Parse(raw)

@@ -234,18 +234,13 @@ func (p *process) children() (pids []int) {
 // PID is the server's process.
 func (p *process) PID() int { return p.cmd.Process.Pid }
 
-// FillDisk makes the server's disk full, until MakeRoom or the server's next start: it may not make a file
-// larger than a byte (RLIMIT_FSIZE, which needs no mount and no rights), so that every write to its log
-// fails, perhaps after a part of it. What is written stays.
-func (p *process) FillDisk() { p.t.Helper(); p.limitFiles("1") }
-
-// MakeRoom ends what FillDisk does.
-func (p *process) MakeRoom() { p.t.Helper(); p.limitFiles("unlimited") }
-
-func (p *process) limitFiles(bytes string) {
+// FillDisk makes the server's disk full, until the server's next start: it may not make a file larger than a
+// byte (RLIMIT_FSIZE, which needs no mount and no rights), so that every write to its log fails, perhaps after a
+// part of it. What is written stays.
+func (p *process) FillDisk() {
 	p.t.Helper()
-	if p.Running() { // the hard limit stays, so that the soft one can be raised again
-		prepare(p.t, nil, Need(p.t, "prlimit", "util-linux"), "--pid", strconv.Itoa(p.PID()), "--fsize="+bytes+":")
+	if p.Running() {
+		prepare(p.t, nil, Need(p.t, "prlimit", "util-linux"), "--pid", strconv.Itoa(p.PID()), "--fsize=1:")
 	}
 }
 

@@ -6,15 +6,24 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Answer is what a node says to a request for its vote.
+// Answer is what a node says of its vote.
 type Answer uint8
 
 // The answers.
 const (
-	Lost    Answer = iota // none came in time: the node may have given its vote
-	Given                 // the node has given its vote
-	Refused               // the node has certainly not given its vote
+	Lost    Answer = iota // none came in time: the node may have the vote
+	Given                 // the node has given its vote, or has renewed it and has the token on record
+	Refused               // the node certainly does not have the vote
+	Broken                // nor here, because an operator broke it
 )
+
+// Reply is an answer with what came with it.
+type Reply struct {
+	Answer Answer
+	Memory Memory        // of the node, as the client knows it, this answer included
+	Token  driver.Token  // that a vote has brought
+	Valid  time.Duration // for how long the node lets its vote count; 0: for the TTL
+}
 
 // Phase is a stage of an attempt or of a renewal.
 type Phase uint8
@@ -35,11 +44,11 @@ const (
 	Wait    Do = iota // for more answers
 	Write             // record the token at the nodes, each if it still has the vote
 	Grant             // the attempt is granted: tell its caller
-	Undo              // withdraw the votes: given, and those that may have been
-	Extend            // the hold is extended: tell its holder. Restore at the nodes, if there are any
+	Undo              // the attempt has failed: withdraw all votes
+	Extend            // the hold is extended: tell its holder, and ask the nodes for their votes again
 	Restore           // ask the nodes for their votes again
 	Fail              // the hold is not extended by this renewal; a later one may do it
-	Lose              // the hold is gone: a majority can never be had again
+	Lose              // the hold is gone: a majority does not have it. Withdraw all votes
 )
 
 // Step is what to do, and at which nodes.
@@ -48,143 +57,123 @@ type Step struct {
 	Nodes Set
 }
 
-// Attempt is one attempt to take a name. Its client asks all nodes for their votes at the same time,
-// each with a time-out far below the TTL, and tells what each answers. Make one by Begin.
-//
-// If grants have tokens, a node's vote brings a token that is higher than all that the node knows of
-// for the name, and no lower than its clock. The highest of a majority's becomes the token of the
-// grant, which counts only when a majority has it on record. So the next majority, which has a node in
-// common with that one, brings a higher one.
-type Attempt struct {
+// poll is what attempts and renewals have in common: all nodes are asked at the same time, and each answers.
+type poll struct {
 	Rules Rules
-	TTL   time.Duration
+	TTL   time.Duration  // of the hold, or the shortest time for which a node lets its vote count
 	Sent  driver.Instant // before the first request
 	Phase Phase
-	Token driver.Token // of the grant; 0: not decided
 
-	Given   Set // have given their votes
+	Given   Set // have given or renewed their votes
 	Counted Set // of these, the ones that count
-	Refused Set // have certainly not
+	Refused Set // certainly do not have the vote
 	Silent  Set // have not answered in time
+}
+
+// Until returns the end of the hold's validity, if the attempt is granted or the hold extended.
+func (p *poll) Until() driver.Instant { return p.Sent.Add(Valid(p.TTL)) }
+
+// unheard returns the nodes that have not answered yet.
+func (p *poll) unheard() Set { return p.Rules.All() &^ (p.Given | p.Refused | p.Silent) }
+
+// hear takes in the answer of a node. It returns false if the node has answered before.
+func (p *poll) hear(node int, r Reply) bool {
+	n := Of(node)
+	if p.unheard()&n == 0 {
+		return false
+	}
+	switch r.Answer {
+	case Lost:
+		p.Silent |= n
+	case Given:
+		p.Given |= n
+		if p.Rules.Counts(r.Memory, p.Sent) {
+			p.Counted |= n
+		}
+		if r.Valid > 0 {
+			p.TTL = min(p.TTL, r.Valid)
+		}
+	default:
+		p.Refused |= n
+	}
+	return true
+}
+
+// Attempt is one attempt to take a name, made by Begin. Its client asks all nodes for their votes at the same time,
+// each with a time-out far below the TTL, and tells what each answers.
+//
+// With tokens, a node's vote brings a token higher than all that the node knows of for the name. The highest of a
+// majority's becomes the token of the grant, which counts only when a majority has it on record. So the next
+// majority, which has a node in common with that one, brings a higher one.
+type Attempt struct {
+	poll
+	Token driver.Token // of the grant; 0: not decided, or there are none
+
 	Asked   Set // were told to record the token
-	Written Set // have recorded it
-	Unsure  Set // have not, or have not answered in time
+	Written Set // have it on record
 
 	high [MaxNodes]driver.Token // what each vote brought
 }
 
 // Begin returns an attempt whose requests are sent from now on.
 func (r Rules) Begin(ttl time.Duration, now driver.Instant) Attempt {
-	return Attempt{Rules: r, TTL: ttl, Sent: now}
+	return Attempt{poll: poll{Rules: r, TTL: ttl, Sent: now}}
 }
 
-// Until returns the end of the hold's validity, if the attempt is granted.
-func (a *Attempt) Until() driver.Instant { return a.Sent.Add(Valid(a.TTL)) }
-
-// Trust takes in for how long a node lets its vote count, before its Answer: the hold counts for no longer than
-// any of its votes. 0: for the TTL.
-func (a *Attempt) Trust(valid time.Duration) {
-	if valid > 0 {
-		a.TTL = min(a.TTL, valid)
-	}
-}
-
-// Answer takes in a node's answer to the request for its vote, what the client knows of the node's
-// memory, the answer included, and the token that a vote has brought. An answer that comes after the
-// client gave up the node as Lost is told, too.
-func (a *Attempt) Answer(node int, answer Answer, m Memory, token driver.Token, now driver.Instant) Step {
-	n := Of(node)
-	if a.Phase == Over {
-		if answer == Refused {
-			return Step{}
-		}
-		return Step{Undo, n} // the withdrawal may have come before it
-	}
-	if (a.Given|a.Refused)&n != 0 || a.Silent&n != 0 && answer == Lost {
+// Answer takes in a node's answer to the request for its vote.
+func (a *Attempt) Answer(node int, r Reply, now driver.Instant) Step {
+	if !a.hear(node, r) {
 		return Step{}
 	}
-	a.Silent &^= n
-	switch answer {
-	case Given:
-		a.Given |= n
-		a.high[node] = token
-		if a.Rules.Counts(m, a.Sent) {
-			a.Counted |= n
-		}
-	case Refused:
-		a.Refused |= n
-	default:
-		a.Silent |= n
+	if a.Rules.Tokens {
+		a.high[node] = r.Token
 	}
-	switch a.Phase {
-	case Asking:
-		return a.count(now)
-	case Writing:
-		return a.write(now)
-	}
-	return Step{}
+	return a.decide(now)
 }
 
-// count decides whether the votes are a majority, or cannot become one.
-func (a *Attempt) count(now driver.Instant) Step {
-	answered := a.Given | a.Refused | a.Silent
-	switch {
-	case a.Rules.majority(a.Counted) && now >= a.Until():
-		return a.undo()
-	case a.Rules.majority(a.Counted) && a.Rules.Tokens:
+// Wrote takes in whether a node has recorded the token. If it has not, its vote does not count any more.
+func (a *Attempt) Wrote(node int, ok bool, now driver.Instant) Step {
+	if ok {
+		a.Written |= Of(node)
+	} else {
+		a.Counted &^= Of(node)
+	}
+	return a.decide(now)
+}
+
+// decide returns what follows from the answers so far.
+func (a *Attempt) decide(now driver.Instant) Step {
+	if a.Phase == Won || a.Phase == Over {
+		return Step{}
+	}
+	if a.Phase == Asking && a.Rules.majority(a.Counted) {
+		a.Phase = Writing
 		for node, token := range a.high {
 			if a.Counted.Has(node) {
 				a.Token = max(a.Token, token)
 			}
 		}
-		a.Phase = Writing
-		return a.write(now)
-	case a.Rules.majority(a.Counted):
-		a.Phase = Won
-		return Step{Grant, a.Given}
-	case !a.Rules.majority(a.Counted | a.Rules.All()&^answered):
-		return a.undo()
 	}
-	return Step{}
-}
-
-// write has the token recorded where it is not, and grants when a majority has it.
-func (a *Attempt) write(now driver.Instant) Step {
-	for node, token := range a.high {
-		if a.Counted.Has(node) && token == a.Token {
-			a.Written |= Of(node) // it is the node's own
+	if a.Phase == Writing {
+		for node, token := range a.high {
+			if a.Counted.Has(node) && token == a.Token {
+				a.Written |= Of(node) // it is the node's own, or there are none
+			}
 		}
 	}
-	if a.Rules.majority(a.Written) {
-		if now >= a.Until() {
-			return a.undo()
-		}
+	won, late := a.Rules.majority(a.Written), now >= a.Until()
+	switch {
+	case won && late, !a.Rules.majority(a.Counted | a.unheard()):
+		return a.GiveUp()
+	case won:
 		a.Phase = Won
-		return Step{Grant, a.Given}
-	}
-	answered := a.Given | a.Refused | a.Silent
-	if !a.Rules.majority(a.Counted&^a.Unsure | a.Rules.All()&^answered) {
-		return a.undo()
-	}
-	if more := a.Counted &^ a.Written &^ a.Asked; more != 0 {
+		return Step{Do: Grant}
+	case a.Phase == Writing:
+		more := a.Counted &^ (a.Written | a.Asked)
 		a.Asked |= more
 		return Step{Write, more}
 	}
 	return Step{}
-}
-
-// Wrote takes in whether a node has recorded the token. It has not if it had the vote no more.
-func (a *Attempt) Wrote(node int, ok bool, now driver.Instant) Step {
-	n := Of(node)
-	if a.Phase != Writing || !a.Asked.Has(node) || (a.Written|a.Unsure)&n != 0 {
-		return Step{}
-	}
-	if ok {
-		a.Written |= n
-	} else {
-		a.Unsure |= n
-	}
-	return a.write(now)
 }
 
 // GiveUp ends the attempt, if it is not decided yet.
@@ -192,11 +181,6 @@ func (a *Attempt) GiveUp() Step {
 	if a.Phase == Won || a.Phase == Over {
 		return Step{}
 	}
-	return a.undo()
-}
-
-// undo withdraws the attempt everywhere but where it has certainly done nothing.
-func (a *Attempt) undo() Step {
 	a.Phase = Over
-	return Step{Undo, a.Rules.All() &^ a.Refused}
+	return Step{Do: Undo}
 }

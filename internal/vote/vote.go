@@ -1,14 +1,10 @@
-// Package vote decides, for one client, what the answers of the nodes of a quorum mean: whether an
-// attempt to take a name has a majority, whether a hold is extended, and which nodes may vote at all.
-// It has no clock, goroutine or socket: answers go in, each with its time, and what to do comes out.
-// Its values are plain and comparable, so the tests explore every order of events.
+// Package vote decides, for one client, what the answers of the nodes of a quorum mean: whether an attempt to take a
+// name has a majority, whether a hold is extended, which nodes may vote at all, and which votes are withdrawn. It
+// has no clock, goroutine or socket: answers go in, each with its time, and what to do comes out. Its values are
+// plain and comparable, so the tests explore every order of events.
 //
-// The algorithm is Redlock, as its authors published it, with three additions:
-//
-//   - A node that has lost its memory may have forgotten a vote. It does not count until every hold
-//     that could have rested on that vote is over: see [Memory].
-//   - A renewal gives back the votes that nodes have lost: see [Renewal].
-//   - A grant may carry a fencing token, although the nodes share nothing: see [Attempt].
+// The algorithm is Redlock, as its authors published it. Added are the [Memory] of nodes, restored votes
+// ([Renewal]) and fencing tokens ([Attempt]).
 package vote
 
 import (
@@ -35,13 +31,9 @@ func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
 
 // Rules are what all clients of a quorum agree on.
 type Rules struct {
-	Nodes int // from 1 to MaxNodes
-	// MaxTTL is the longest TTL of a hold of this client, and how long at least a node that has lost its memory does
-	// not count.
-	// 0: no node ever loses its memory.
-	MaxTTL time.Duration
-	// Tokens says that grants have fencing tokens.
-	Tokens bool
+	Nodes  int           // from 1 to MaxNodes
+	MaxTTL time.Duration // the longest TTL of this client's holds; 0: no node ever loses its memory
+	Tokens bool          // grants have fencing tokens
 }
 
 // Majority returns how many nodes are more than half of them.
@@ -62,16 +54,16 @@ func Valid(ttl time.Duration) time.Duration { return ttl - Drift(ttl) }
 
 // Life names the time from a start of a node to its end. A node that comes back with all that it had
 // acknowledged goes on in the same life; else it has a new one. 0: not known.
-type Life = driver.Life
+type Life uint64
 
 // Memory is what one client knows of the memory of one node. The zero value is that of a node which has
 // not answered yet.
 //
-// A holds a name by the votes of nodes 1 and 2 of three. Node 2 restarts without memory, and B asks nodes
-// 2 and 3. If both counted, A and B would hold the name. So node 2 does not count for B until
-// as much time has passed as A's hold can last, counted by B's own clock from the first answer of node
-// 2's new life. After that B admits the node: it tells the node that its present life is one that
-// counts, so that not every client has to wait by itself.
+// A holds a name by the votes of nodes 1 and 2 of three. Node 2 restarts without memory, and B asks nodes 2
+// and 3. If both counted, A and B would hold the name.
+//
+// So node 2 does not count for B until A's hold must be over, by B's own clock, counted from the first answer of
+// node 2's new life. After that B admits the node: B tells it that its present life counts, for all clients.
 type Memory struct {
 	Life     Life
 	Admitted bool           // some client has told the node that this life counts

@@ -55,141 +55,69 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// given, gone and lost are answers of a node that counts.
+var (
+	given = Reply{Answer: Given, Memory: member}
+	gone  = Reply{Answer: Refused, Memory: member}
+	lost  = Reply{Answer: Lost}
+)
+
+// TestAttempt: what the exploration does not show: an attempt that can be granted is granted, and at once.
 func TestAttempt(t *testing.T) {
 	a := three.Begin(ttl, 0)
-	expect(t, "one of three", a.Answer(0, Given, member, 5, soon), Step{})
-	expect(t, "the same again", a.Answer(0, Given, member, 5, soon), Step{})
-	expect(t, "two of three", a.Answer(2, Given, member, 9, soon), Step{Grant, 0b101})
-	expect(t, "the third", a.Answer(1, Given, member, 7, soon), Step{})
-	if a.Given != 0b111 || a.Token != 0 {
-		t.Errorf("%+v", a)
+	expect(t, "one of three", a.Answer(0, given, soon), Step{})
+	expect(t, "the same again", a.Answer(0, given, soon), Step{})
+	expect(t, "two of three", a.Answer(2, given, soon), Step{Do: Grant})
+	expect(t, "the third", a.Answer(1, given, soon), Step{})
+
+	a = three.Begin(ttl, 0)
+	a.Answer(0, given, soon)
+	expect(t, "a node in its delay", a.Answer(1, Reply{Answer: Given, Memory: newcomer}, soon), Step{})
+	expect(t, "with the third", a.Answer(2, given, soon), Step{Do: Grant})
+
+	a = three.Begin(ttl, 0)
+	a.Answer(0, given, soon)
+	a.Answer(1, gone, soon)
+	expect(t, "no majority left", a.Answer(2, lost, soon), Step{Do: Undo})
+	expect(t, "given up after that", a.GiveUp(), Step{})
+
+	brings := func(token driver.Token) Reply { return Reply{Answer: Given, Memory: member, Token: token} }
+	a = Rules{Nodes: 3, Tokens: true}.Begin(ttl, 0)
+	a.Answer(0, brings(5), soon)
+	expect(t, "majority", a.Answer(1, brings(9), soon), Step{Write, 0b001})
+	expect(t, "another token", a.Answer(2, brings(12), soon), Step{Write, 0b100})
+	a.Wrote(0, false, soon)
+	expect(t, "written", a.Wrote(2, true, soon), Step{Do: Grant})
+	if a.Token != 9 {
+		t.Errorf("token %d, want 9, the highest of the majority", a.Token)
 	}
-
-	a = three.Begin(ttl, 0)
-	a.Answer(0, Given, member, 5, soon)
-	a.Answer(1, Refused, member, 0, soon)
-	expect(t, "no majority left", a.Answer(2, Lost, Memory{}, 0, soon), Step{Undo, 0b101})
-	expect(t, "an answer after that", a.Answer(2, Given, member, 0, soon), Step{Undo, 0b100})
-	expect(t, "none after that", a.Answer(0, Lost, Memory{}, 0, soon), Step{Undo, 0b001})
-	expect(t, "a refusal after that", a.Answer(1, Refused, member, 0, soon), Step{})
-
-	a = three.Begin(ttl, 0)
-	a.Answer(0, Given, member, 5, soon)
-	expect(t, "when the validity is over", a.Answer(1, Given, member, 5, a.Until()), Step{Undo, 0b111})
-
-	a = three.Begin(ttl, 0)
-	a.Answer(0, Given, member, 5, soon)
-	expect(t, "a node in its delay", a.Answer(1, Given, newcomer, 5, soon), Step{})
-	expect(t, "with the third", a.Answer(2, Given, member, 5, soon), Step{Grant, 0b111})
-
-	a = three.Begin(ttl, 0)
-	a.Answer(0, Given, newcomer, 5, soon)
-	expect(t, "two nodes in their delays", a.Answer(1, Given, newcomer, 5, soon), Step{Undo, 0b111})
-
-	a = three.Begin(ttl, 0)
-	a.Answer(0, Given, member, 5, soon)
-	expect(t, "given up", a.GiveUp(), Step{Undo, 0b111})
-	expect(t, "given up twice", a.GiveUp(), Step{})
 	if Valid(ttl) != ttl-102*time.Millisecond {
 		t.Error("the drift is not a hundredth and 2 ms")
 	}
 }
 
-func TestAttemptWithToken(t *testing.T) {
-	rules := Rules{Nodes: 3, Tokens: true}
-	a := rules.Begin(ttl, 0)
-	a.Answer(0, Given, member, 5, soon)
-	expect(t, "majority", a.Answer(1, Given, member, 9, soon), Step{Write, 0b001})
-	expect(t, "another token", a.Answer(2, Given, member, 12, soon), Step{Write, 0b100})
-	expect(t, "not written", a.Wrote(0, false, soon), Step{})
-	expect(t, "written", a.Wrote(2, true, soon), Step{Grant, 0b111})
-	if a.Token != 9 {
-		t.Errorf("token %d, want 9, the highest of the majority", a.Token)
-	}
-
-	a = rules.Begin(ttl, 0)
-	a.Answer(0, Given, member, 9, soon)
-	expect(t, "equal tokens", a.Answer(1, Given, member, 9, soon), Step{Grant, 0b011})
-
-	a = rules.Begin(ttl, 0)
-	a.Answer(0, Given, member, 5, soon)
-	a.Answer(1, Given, member, 9, soon)
-	expect(t, "not written by one", a.Wrote(0, false, soon), Step{})
-	expect(t, "refused by the other", a.Answer(2, Refused, member, 0, soon), Step{Undo, 0b011})
-
-	a = rules.Begin(ttl, 0)
-	a.Answer(0, Given, member, 5, soon)
-	a.Answer(1, Given, member, 9, soon)
-	expect(t, "written too late", a.Wrote(0, true, a.Until()), Step{Undo, 0b111})
-}
-
+// TestRenewal: a hold is extended as soon as a majority has renewed it, and lost only when a majority does not have
+// it.
 func TestRenewal(t *testing.T) {
-	valid := second
-	r := three.Renew(ttl, valid, 0)
-	expect(t, "one", r.Answer(0, Renewed, member, soon), Step{})
-	expect(t, "two", r.Answer(1, Renewed, member, soon), Step{Do: Extend})
-	expect(t, "a vote that is gone", r.Answer(2, Gone, newcomer, soon), Step{Restore, 0b100})
-
-	r = three.Renew(ttl, valid, 0)
-	expect(t, "gone from a node in its delay", r.Answer(0, Gone, newcomer, soon), Step{})
-	r.Answer(1, Renewed, member, soon)
-	expect(t, "majority without it", r.Answer(2, Renewed, member, soon), Step{Extend, 0b001})
-
-	r = three.Renew(ttl, valid, 0)
-	r.Answer(0, Gone, newcomer, soon)
-	r.Answer(1, Renewed, member, soon)
-	expect(t, "no majority without it", r.Answer(2, Unknown, Memory{}, soon), Step{Do: Fail})
-
-	r = three.Renew(ttl, valid, 0)
-	expect(t, "gone from a node that counts", r.Answer(0, Gone, member, soon), Step{Restore, 0b001})
-	r.Answer(1, Renewed, member, soon)
-	expect(t, "silence", r.Answer(2, Unknown, Memory{}, soon), Step{})
-	expect(t, "restored", r.Restored(0, Given, member, soon), Step{Do: Extend})
-
-	r = three.Renew(ttl, valid, 0)
-	r.Answer(0, Gone, member, soon)
-	r.Answer(1, Renewed, member, soon)
-	r.Answer(2, Unknown, Memory{}, soon)
-	expect(t, "restored when the validity is over", r.Restored(0, Given, member, valid), Step{Do: Fail})
-
-	r = three.Renew(ttl, valid, 0)
-	r.Answer(0, Gone, member, soon)
-	r.Answer(1, Gone, member, soon)
-	r.Restored(0, Refused, member, soon)
-	expect(t, "another has a majority", r.Restored(1, Refused, member, soon), Step{Lose, 0b111})
-
-	r = three.Renew(ttl, valid, 0)
-	r.Answer(0, Gone, newcomer, soon)
-	expect(t, "the hold ends before they count again", r.Answer(1, Gone, newcomer, soon), Step{Lose, 0b111})
-
-	r = three.Renew(ttl, valid, 0)
-	r.Answer(0, Gone, newcomer, soon)
-	expect(t, "gone from a node that another asks at the same time", r.Answer(1, Gone, member, soon), Step{Restore, 0b010})
-	expect(t, "the other takes it back", r.Restored(1, Refused, member, soon), Step{Do: Fail})
-
-	r = three.Renew(ttl, valid, 0)
-	r.Answer(1, Gone, member, soon)
-	r.Answer(2, Unknown, Memory{}, soon)
-	expect(t, "it may be restored", r.Answer(0, Gone, newcomer, soon), Step{Do: Fail})
-
-	r = three.Renew(ttl, valid, 0)
-	r.Answer(0, Broken, member, soon)
-	expect(t, "broken", r.Answer(1, Broken, member, soon), Step{Lose, 0b111})
-
-	r = three.Renew(ttl, valid, valid)
-	expect(t, "an expired vote", r.Answer(0, Gone, member, valid), Step{})
-	expect(t, "two", r.Answer(1, Gone, member, valid), Step{Lose, 0b111})
-
-	r = three.Renew(ttl, valid, valid)
-	r.Answer(0, Gone, member, valid)
-	r.Answer(1, Renewed, member, valid)
-	expect(t, "late, with a majority", r.Answer(2, Renewed, member, valid), Step{Do: Fail})
-}
-
-func TestRenewalWithToken(t *testing.T) {
-	r := Rules{Nodes: 3, Tokens: true}.Renew(ttl, second, 0)
-	r.Answer(0, Gone, member, soon)
-	r.Answer(1, Renewed, member, soon)
-	expect(t, "restored", r.Restored(0, Given, member, soon), Step{Write, 0b001})
-	expect(t, "written", r.Wrote(0, true, soon), Step{Do: Extend})
+	broken := Reply{Answer: Broken, Memory: member}
+	for what, c := range map[string]struct {
+		now     driver.Instant
+		replies []Reply
+		want    []Step
+	}{
+		"renewed":              {soon, []Reply{given, given, gone}, []Step{{}, {Do: Extend}, {Restore, 0b100}}},
+		"one is gone":          {soon, []Reply{gone, given, given}, []Step{{}, {}, {Extend, 0b001}}},
+		"one is broken":        {soon, []Reply{broken, given, given}, []Step{{}, {}, {Do: Extend}}},
+		"silence":              {soon, []Reply{given, lost, lost}, []Step{{}, {}, {Do: Fail}}},
+		"gone and silence":     {soon, []Reply{given, gone, lost}, []Step{{}, {}, {Do: Fail}}},
+		"gone":                 {soon, []Reply{gone, gone, given}, []Step{{}, {Do: Lose}, {}}},
+		"gone and broken":      {soon, []Reply{broken, gone, given}, []Step{{}, {Do: Lose}, {}}},
+		"late":                 {second, []Reply{given, given, given}, []Step{{}, {}, {Do: Fail}}},
+		"late, and it is gone": {second, []Reply{given, gone, gone}, []Step{{}, {}, {Do: Lose}}},
+	} {
+		r := three.Renew(ttl, second, 0)
+		for node, reply := range c.replies {
+			expect(t, what, r.Answer(node, reply, c.now), c.want[node])
+		}
+	}
 }

@@ -5,10 +5,10 @@
 //
 // ZooKeeper's leader alone ends sessions, by its own clock: a session's timeout after it last took in a
 // request of the session, or heard of one from a follower. A server answers much by itself: reads, pings,
-// sync, and a client that comes back with its session. Suppose the leader is paused, another is elected,
-// and the old one wakes up. Until it notices, it answers all of these, from what it knew, and it may say
-// that a session has expired which lives at the new leader. What it cannot do is commit a write, for which
-// it needs a majority. So only the answer to a write says anything for certain.
+// sync, and a client that comes back with its session. A leader that was paused while another was elected
+// answers all of these from what it knew, until it notices. It may say that a session has expired which lives
+// at the new leader. It cannot commit a write, because that needs a majority. So only the answer to a write
+// says anything for certain.
 package zksession
 
 import (

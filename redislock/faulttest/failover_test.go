@@ -75,7 +75,5 @@ func TestReplicaReplaced(t *testing.T) {
 	}
 	testserver.StartRedisReplicas(t, p.primary, 1, testserver.RedisOptions{})
 	until(t, "with another replica a renewal counts", func() bool { return lease.Renew(t.Context()) == nil })
-	if err := lease.Release(); err != nil {
-		t.Error(err)
-	}
+	must(t, lease.Release())
 }

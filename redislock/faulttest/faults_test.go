@@ -7,30 +7,21 @@ package faulttest
 import (
 	"net"
 	neturl "net/url"
-	"os"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://
+	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
-func TestMain(m *testing.M) {
-	if settings := os.Getenv(clientsEnv); settings != "" {
-		obey(settings)
-		return
-	}
-	faults.Main(m)
-}
+func TestMain(m *testing.M) { faults.Main(m) }
 
 func url(addr string) string { return "redis://" + addr }
 
 func parse(t testing.TB, raw string) *neturl.URL {
 	t.Helper()
 	u, err := neturl.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 

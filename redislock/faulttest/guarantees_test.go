@@ -19,15 +19,16 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
+// must ends the test at an error.
+var must = testserver.Must
+
 // soon is for what takes no time, on a machine that is busy.
 const soon = 5 * time.Second
 
 func open(t testing.TB, addr string) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.Open(t.Context(), url(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() }) // what is left of a store that was wiped is no error here
 	return c
 }
@@ -36,9 +37,7 @@ func open(t testing.TB, addr string) *holdfast.Client {
 func admin(t testing.TB, addr string) func(args ...string) rueidis.RedisResult {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(client.Close)
 	return func(args ...string) rueidis.RedisResult {
 		return client.Do(context.Background(), client.B().Arbitrary(args...).Build())
@@ -60,9 +59,7 @@ func acquire(t testing.TB, c *holdfast.Client, name string, o *holdfast.Options)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	lease, err := c.Mutex(name, o).Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return lease
 }
 
@@ -77,9 +74,7 @@ func TestTwoHolders(t *testing.T) {
 	}{
 		"the clock is set forward": {driver.ClockForward, func(t *testing.T, r *testserver.Redis) { r.Clock.Set(time.Minute) }},
 		"FLUSHALL": {driver.StoreWiped, func(t *testing.T, r *testserver.Redis) {
-			if err := admin(t, r.Addr)("FLUSHALL").Error(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, admin(t, r.Addr)("FLUSHALL").Error())
 		}},
 		"killed without persistence":  {driver.StoreRestart, func(t *testing.T, r *testserver.Redis) { r.Kill(); r.Start() }},
 		"stopped without persistence": {driver.StoreWiped, func(t *testing.T, r *testserver.Redis) { r.Stop(); r.Start() }},
@@ -114,9 +109,7 @@ func TestTwoHolders(t *testing.T) {
 func second(t *testing.T, before, after *holdfast.Lease) {
 	t.Helper()
 	var guard fence.Gate
-	if err := guard.Admit(before.Token(), holdfast.Exclusive); err != nil {
-		t.Fatal(err)
-	}
+	must(t, guard.Admit(before.Token(), holdfast.Exclusive))
 	stop, first := make(chan struct{}), make(chan faults.Hold)
 	go func() { first <- faults.Watch(before, stop, nil) }()
 	time.AfterFunc(20*time.Millisecond, func() { close(stop) })
@@ -153,9 +146,7 @@ func TestClockSetRight(t *testing.T) {
 	if err := ahead.Renew(t.Context()); err != nil {
 		t.Errorf("P2: renewing after the clock was set right: %v", err)
 	}
-	if err := ahead.Release(); err != nil {
-		t.Error(err)
-	}
+	must(t, ahead.Release())
 	if after := acquire(t, b, "x", nil); after.Token() <= ahead.Token() {
 		t.Errorf("P3: token %d comes after %d", after.Token(), ahead.Token())
 	}
@@ -174,9 +165,7 @@ func TestClockBack(t *testing.T) {
 	const ttl = 500 * time.Millisecond
 	used := acquire(t, a, "used", nil)
 	dead := acquire(t, a, "x", &holdfast.Options{TTL: ttl, RenewEvery: -1})
-	if err := used.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, used.Release())
 	r.Clock.Set(-time.Minute)
 	if again := acquire(t, b, "used", nil); again.Token() <= used.Token() {
 		t.Errorf("P3: the clock was set back by a minute, and token %d comes after %d", again.Token(), used.Token())
@@ -202,9 +191,7 @@ func TestTokensGoBack(t *testing.T) {
 	a := open(t, r.Addr)
 	use := func() holdfast.Token {
 		lease := acquire(t, a, "x", nil)
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Release())
 		return lease.Token()
 	}
 	last := use()
@@ -238,9 +225,7 @@ func TestFailover(t *testing.T) {
 		t.Errorf("the driver says of %q: exclusion %v, tokens %v", driver.Failover, verdict.Exclusion, verdict.Tokens)
 	}
 	link, do := chaos.StartProxy(t, master.Addr), admin(t, replica.Addr)
-	if err := do("REPLICAOF", "127.0.0.1", port(link.Addr)).Error(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, do("REPLICAOF", "127.0.0.1", port(link.Addr)).Error())
 	until(t, "the replica follows", func() bool {
 		info, err := do("INFO", "replication").ToString()
 		return err == nil && strings.Contains(info, "master_link_status:up")
@@ -249,9 +234,7 @@ func TestFailover(t *testing.T) {
 	before := acquire(t, a, "x", nil)
 	master.Kill()
 	defer master.Start() // for clients that are closed after the test
-	if err := do("REPLICAOF", "NO", "ONE").Error(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, do("REPLICAOF", "NO", "ONE").Error())
 	after := acquire(t, open(t, replica.Addr), "x", nil)
 	if before.Err() != nil || after.Err() != nil {
 		t.Errorf("the driver says that a fail-over breaks exclusion, and it did not: %v, %v", before.Err(), after.Err())

@@ -34,9 +34,7 @@ func redissonClients(t *testing.T, r *testserver.Redis) map[string]*holdfast.Cli
 	clients := map[string]*holdfast.Client{}
 	for _, kind := range []string{"lock", "fair", "fenced"} {
 		c, err := holdfast.Open(t.Context(), url(r.Addr)+"?hf.layout=redisson&hf.redisson="+kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { c.Close() })
 		clients[kind] = c
 	}
@@ -133,9 +131,7 @@ func TestRedissonServersClock(t *testing.T) {
 		until(t, set, func() bool { n, _ := ask("ZCARD", set).ToInt64(); return n == 1 })
 		found, err1 := ask("ZRANGE", set, "0", "0", "WITHSCORES").AsZScores()
 		now, err2 := ask("TIME").AsStrSlice()
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err1, err2))
 		seconds, _ := strconv.ParseFloat(now[0], 64)
 		if left := time.Duration(found[0].Score/1000-seconds) * time.Second; left < -soon || left > time.Minute {
 			t.Errorf("%s: by the server's clock it ends in %v", set, left)
@@ -144,7 +140,5 @@ func TestRedissonServersClock(t *testing.T) {
 	if lease, err := redissonLocks["permit"].of(others["lock"]).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 		t.Errorf("P1: beside a permit: %v, %v", lease, err)
 	}
-	if err := errors.Join(holder.Release(), <-waits, permit.Release()); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(holder.Release(), <-waits, permit.Release()))
 }

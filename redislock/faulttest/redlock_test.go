@@ -44,7 +44,7 @@ func redlockHistories(t *testing.T, operations int, nodes []faults.Server, addre
 	}
 	u := parse(t, "redlock://"+strings.Join(hosts, ",")+parameters)
 	drivertest.RunHistories(t, drivertest.Harness{
-		Open:         func(t testing.TB) driver.Driver { return opened(t, u) },
+		Open:         func(t testing.TB) driver.Driver { return faults.OpenDriver(t, u) },
 		Operations:   operations,
 		FaultBetween: all.FaultBetween,
 		Plain:        true,
@@ -165,10 +165,8 @@ func TestForgetfulRedlockHistories(t *testing.T) {
 		nodes, addresses = append(nodes, &forgetful{Redis: r, limit: limit}), append(addresses, r.Addr)
 	}
 	parameters := "?hf.maxttl=" + longest.String()
-	d := opened(t, parse(t, "redlock://"+strings.Join(addresses, ",")+parameters))
-	if err := errors.Join(quorum.Init(t.Context(), d), d.Close()); err != nil {
-		t.Fatal(err)
-	}
+	d := faults.OpenDriver(t, parse(t, "redlock://"+strings.Join(addresses, ",")+parameters))
+	must(t, errors.Join(quorum.Init(t.Context(), d), d.Close()))
 	redlockHistories(t, testserver.Long(3_000, 60_000), nodes, addresses, 0, parameters)
 	if limit.restarts == 0 {
 		t.Error("no server has forgotten its votes")

@@ -62,8 +62,8 @@ func openWith(t testing.TB, addr, params string) *holdfast.Client {
 	return c
 }
 
-// ways are the ways of keeping locks, and of waiting for them.
-var ways = []string{"hf.replicas=1", "hf.replicas=1&hf.wait=spin", "hf.replicas=1&hf.layout=setnx"}
+// ways are the ways of keeping locks.
+var ways = []string{"hf.replicas=1", "hf.replicas=1&hf.layout=setnx"}
 
 // lag is how late the replica hears of everything.
 const lag = 30 * time.Millisecond
@@ -97,9 +97,6 @@ func TestReplicaTakesOver(t *testing.T) {
 	}
 	for _, params := range ways {
 		for what, take := range cases {
-			if what != "a winner out of the queue" && strings.Contains(params, "spin") {
-				continue // the same as with push
-			}
 			t.Run(what+", "+params, func(t *testing.T) {
 				t.Parallel()
 				judged(t, func() bool { return takesOver(t, params, take) })
@@ -190,7 +187,7 @@ func winner(t testing.TB, first, second *holdfast.Client, o *holdfast.Options) *
 // waits returns when somebody waits for the name, where the store has a queue.
 func waits(t testing.TB, c *holdfast.Client, name string) {
 	t.Helper()
-	if !c.Caps().Ops.Has(driver.OpQueue) {
+	if !c.Caps().Fair { // no store here has a queue that is not fair
 		return
 	}
 	until(t, "somebody waits", func() bool {

@@ -7,14 +7,15 @@
 //	...
 //	locks, err := holdfast.New(d, nil)
 //
-// [OpenSentinel] and [OpenCluster] are for deployments of more than one server; they make connections of
-// their own. The package registers no URL scheme: that is for package rueidisconn.
+// Opened by a URL, package redislock uses a client of its own, which is faster, keeps a connection for renewals,
+// and knows sentinels and clusters.
 package goredisconn
 
 import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,8 @@ import (
 
 // Wrap returns a redislock.Conn over a client of a single node. The caller closes the client, after the
 // driver. The client may have any options; the commands of locks are sent once, whatever its options
-// say of retries.
+// say of retries. A client of redis.NewFailoverClient may renew at a primary that is none any more: open
+// redis+sentinel:// instead.
 //
 // With redislock.Options.Replicas the client's ReadTimeout must be longer than a second: the server takes
 // up to that long to reply that replicas are slow.
@@ -34,15 +36,11 @@ import (
 // When the context of a request ends, the request goes on in the background, until its reply comes,
 // the client's ReadTimeout is over or the client is closed.
 //
-// Acquires share the client's pool with the rest of the program, and wait while the program uses it
-// up. Renewals and releases have one or two connections of their own, made with the client's options,
-// but without its hooks and its Limiter.
-func Wrap(client *redis.Client) redislock.Conn { return &conn{client: client} }
+// All requests share the client's pool with the rest of the program. While the program uses the pool up,
+// renewals wait too, and a lease that cannot be renewed in time is lost, as its holder is told (P2).
+func Wrap(client *redis.Client) redislock.Conn { return &conn{client} }
 
-type conn struct {
-	client  *redis.Client
-	reserve *reserve // nil: nobody has asked for it
-}
+type conn struct{ client *redis.Client }
 
 // command is a command that go-redis does not send a second time.
 type command struct{ *redis.Cmd }
@@ -50,55 +48,36 @@ type command struct{ *redis.Cmd }
 // NoRetry tells go-redis.
 func (command) NoRetry() bool { return true }
 
-func newCommand(ctx context.Context, c *redislock.Command) command {
-	args := make([]any, len(c.Args))
-	for i, arg := range c.Args {
-		args[i] = arg
-	}
-	return command{redis.NewCmd(ctx, args...)}
-}
-
 // Do implements redislock.Conn. While go-redis waits for a reply it does not look at its context, so a
-// goroutine waits for that.
+// goroutine waits for that (P11).
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	built := make([]command, len(commands))
+	built := make([]command, len(commands)) // the caller may change its own after the return
 	for i := range commands {
-		built[i] = newCommand(ctx, &commands[i])
+		args := make([]any, len(commands[i].Args))
+		for j, arg := range commands[i].Args {
+			args[j] = arg
+		}
+		built[i] = command{redis.NewCmd(ctx, args...)}
 	}
 	if ctx.Done() == nil {
-		return exchange(ctx, c.client, built)
+		return c.exchange(ctx, built)
 	}
 	replies := make(chan []redislock.Reply, 1)
-	go func() { replies <- exchange(ctx, c.client, built) }()
+	go func() { replies <- c.exchange(ctx, built) }()
 	select {
 	case r := <-replies:
 		return r
 	case <-ctx.Done():
-		return failed(len(commands), ctx.Err())
+		return slices.Repeat([]redislock.Reply{{Err: ctx.Err()}}, len(commands))
 	}
-}
-
-// failed is n replies with an error.
-func failed(n int, err error) []redislock.Reply {
-	replies := make([]redislock.Reply, n)
-	for i := range replies {
-		replies[i].Err = err
-	}
-	return replies
-}
-
-// Reserve implements redislock.Reserver.
-func (c *conn) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
-	c.reserve = newReserve(c.client)
-	return c.reserve.do
 }
 
 // exchange sends commands in one go and waits for the replies.
-func exchange(ctx context.Context, client *redis.Client, built []command) []redislock.Reply {
+func (c *conn) exchange(ctx context.Context, built []command) []redislock.Reply {
 	if len(built) == 1 {
-		_ = client.Process(ctx, built[0]) // the command has the error too
+		_ = c.client.Process(ctx, built[0]) // the command has the error too
 	} else {
-		pipe := client.Pipeline()
+		pipe := c.client.Pipeline()
 		for _, cmd := range built {
 			_ = pipe.Process(ctx, cmd)
 		}
@@ -106,16 +85,12 @@ func exchange(ctx context.Context, client *redis.Client, built []command) []redi
 	}
 	replies := make([]redislock.Reply, len(built))
 	for i, cmd := range built {
-		replies[i] = reply(cmd.Result())
+		value, err := cmd.Result()
+		if !errors.Is(err, redis.Nil) {
+			replies[i] = redislock.Reply{Value: value, Err: failure(err)}
+		}
 	}
 	return replies
-}
-
-func reply(value any, err error) redislock.Reply {
-	if errors.Is(err, redis.Nil) {
-		return redislock.Reply{}
-	}
-	return redislock.Reply{Value: value, Err: failure(err)}
 }
 
 // failure makes a server's error a ServerError.
@@ -126,28 +101,20 @@ func failure(err error) error {
 	return err
 }
 
-// silence is how long a subscription is idle before the server is sent a PING. If nothing comes for as
-// long again, the connection is closed.
-const silence = 10 * time.Second
-
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.Session(ctx, channel, false, deliver)
+		return c.session(ctx, channel, deliver)
 	}, deliver)
 }
 
-// Session subscribes once. While go-redis connects it does not look at its context, so a goroutine
+// session subscribes once. While go-redis connects it does not look at its context, so a goroutine
 // waits for that.
-func (c *conn) Session(ctx context.Context, channel string, sharded bool, deliver func(string)) (subscription.Session, error) {
+func (c *conn) session(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
 	ps := c.client.Subscribe(ctx) // to nothing yet, so it does not connect
-	subscribe := ps.Subscribe
-	if sharded {
-		subscribe = ps.SSubscribe
-	}
 	first := make(chan error, 1)
 	go func() {
-		err := subscribe(ctx, channel)
+		err := ps.Subscribe(ctx, channel)
 		if err == nil {
 			_, err = ps.Receive(ctx)
 		}
@@ -170,32 +137,27 @@ func (c *conn) Session(ctx context.Context, channel string, sharded bool, delive
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		receive(ps, func(received any) bool {
-			switch m := received.(type) {
-			case *redis.Message:
-				deliver(m.Payload)
-			case *redis.Subscription: // the server ends it: it has the channel's slot no more
-				return false
-			}
-			return true
-		})
+		receive(ps, deliver)
 	}()
 	return subscription.Session{Lost: lost, Close: func() { ps.Close(); <-lost }}, nil
 }
 
-// receive calls heard with all that is received, until that returns false or the connection is lost. It
-// does not let go-redis subscribe again, because go-redis would not report that messages may have been
-// lost.
-func receive(ps *redis.PubSub, heard func(any) bool) {
+// silence is how long a subscription is idle before the server is sent a PING. If nothing comes for as
+// long again, the connection is lost.
+const silence = 10 * time.Second
+
+// receive delivers messages until the connection is lost. It does not let go-redis subscribe again, because
+// go-redis would not report that messages may have been lost.
+func receive(ps *redis.PubSub, deliver func(string)) {
 	ctx := context.Background()
 	for asked := false; ; {
-		m, err := ps.ReceiveTimeout(ctx, silence)
+		received, err := ps.ReceiveTimeout(ctx, silence)
 		timeout := net.Error(nil)
 		switch {
 		case err == nil:
 			asked = false
-			if !heard(m) {
-				return
+			if m, ok := received.(*redis.Message); ok {
+				deliver(m.Payload)
 			}
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked && ps.Ping(ctx) == nil:
 			asked = true
@@ -206,9 +168,4 @@ func receive(ps *redis.PubSub, heard func(any) bool) {
 }
 
 // Close implements redislock.Conn.
-func (c *conn) Close() error {
-	if c.reserve == nil {
-		return nil
-	}
-	return c.reserve.close()
-}
+func (c *conn) Close() error { return nil }

@@ -1,12 +1,11 @@
 -- KEYS: those of the name. ARGV: the member of a plain hold, and the rest of the request,
--- "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS" and NEAR without a space: unfair and queue (may
--- take a place) are 1 or 0, tokens is how many to reserve, near is "" or the "{TAG}" of publish in
--- record.lua. With a third argument idle.lua runs first.
+-- "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS": unfair and queue (may take a place) are 1 or 0,
+-- tokens is how many to reserve. With a third argument idle.lua runs first.
 -- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
 -- {HELD, queued, opens in, note, token, ahead}, or {why not}.
 local owner, ttl, delay, client, note = string.match(ARGV[1], '^h:([^ ]*) (%d+) (%d+) ([^ ]*)  (.*)$')
-local mode, slots, permits, min, asked, poll, unfair, queue, tokens, near =
-  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)(.*)$')
+local mode, slots, permits, min, asked, poll, unfair, queue, tokens =
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
 local req = {
   owner = owner, client = client, note = note, mode = tonumber(mode), slots = tonumber(slots),
   permits = tonumber(permits), min = tonumber(min), ttl = tonumber(ttl), delay = tonumber(delay),
@@ -32,7 +31,7 @@ if dead then drop_heads(r) end
 local ahead = call('ZRANK', r.queue, owner)
 local p = ahead and place(r, owner)
 if not p then
-  -- Suppose the request was withdrawn, and arrives after that: it must not take effect (P6).
+  -- A request that was withdrawn may arrive after that. It must not take effect (P6).
   local why = tombstone(r, owner)
   if why then return {why} end
   local first = r.holds[1] or head(r) and place(r, head(r))
@@ -63,7 +62,7 @@ elseif queue == '1' then
   end
   local behind = call('ZRANGE', r.queue, '-1', '-1', 'WITHSCORES')
   ahead = behind[1] and call('ZCARD', r.queue) or 0
-  req.joined, req.unsubscribed, req.client = now, unsubscribed(r, req.client), client .. near
+  req.joined, req.unsubscribed = now, unsubscribed(r, req.client)
   local ends = now + life(req.poll, ahead)
   call('ZADD', r.queue, (behind[2] or 0) + 1, owner)
   save_place(r, req, ends)

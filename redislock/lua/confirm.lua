@@ -11,7 +11,7 @@ if text then
     local client, none = string.match(ARGV[1], '^[^ ]* %d+ %d+ ([^ ]*)'), '0'
     if string.sub(client, 1, 1) == '~' then
       none = '1' -- see unsubscribed in record.lua
-    elseif client ~= '' then
+    else
       local n = redis.pcall('PUBSUB', 'NUMSUB', string.match(KEYS[1], '^[^{]*') .. 'wake:' .. client)
       if n[2] == 0 then none = '1' end
     end

@@ -117,8 +117,8 @@ local function leave(r, owner)
   return there
 end
 
--- Returns when the place of the head ends. Suppose the clock was set back: then no place lasts longer
--- than one that was confirmed now.
+-- Returns when the place of the head ends. After the clock was set back no place lasts longer than one
+-- that was confirmed now.
 local function ends_at(r, p)
   local ends, longest = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, 128)
   if ends <= longest then return ends end
@@ -275,18 +275,9 @@ end
 
 local function channel(r, client) return string.match(r.record, '^[^{]*') .. 'wake:' .. client end
 
--- Publishes a message for the client. Reports false if nobody is subscribed; a client that polls
--- needs no message. "CLIENT{TAG}" is subscribed at one server of a cluster, with a hash tag that is in a slot
--- of that server: no other server hears of the message. Where nobody is subscribed to that any more, because
--- a slot was moved or another server has taken over, the client's channel at all servers serves.
+-- Publishes a message for the client. Reports false if nobody is subscribed. A cluster passes it on to all
+-- servers.
 local function publish(r, client, message)
-  if client == '' then return true end
-  local near = string.find(client, '{', 1, true)
-  if near then
-    local n = redis.pcall('SPUBLISH', channel(r, client), message)
-    if type(n) == 'number' and n > 0 then return true end
-    client = string.sub(client, 1, near - 1)
-  end
   local n = redis.pcall('PUBLISH', channel(r, client), message)
   return type(n) ~= 'number' or n > 0
 end
@@ -294,7 +285,6 @@ end
 -- Returns '1' if nobody is subscribed to the client's channel, else '0'. Where the user may not ask,
 -- it returns '0'. A client of a cluster, whose name begins so, may be subscribed elsewhere.
 local function unsubscribed(r, client)
-  if client == '' then return '0' end
   if string.sub(client, 1, 1) == '~' then return '1' end
   local n = redis.pcall('PUBSUB', 'NUMSUB', channel(r, client))
   return n[2] == 0 and '1' or '0'
@@ -302,9 +292,9 @@ end
 
 -- Writes the record, and then tells the winners: a write may fail, and nobody may trust a hold that
 -- is not in the store (P1). Dead winners are skipped (P7): those whose clients were subscribed when
--- they asked last, and are not now. Suppose the connections of a client broke, and it asks for a
--- place before it has subscribed again. Nobody is subscribed, but the client lives: it keeps its
--- place (P8) and learns of its grant by its next request.
+-- they asked last, and are not now. A client whose connections broke may ask for a place before it has
+-- subscribed again. Nobody is subscribed then, but the client lives: it keeps its place (P8), and learns
+-- of its grant by its next request.
 local function commit(r)
   write(r)
   while #winners > 0 do

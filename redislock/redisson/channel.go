@@ -126,11 +126,7 @@ func (c *Client) forget(name string, ch *channel) {
 func (c *Client) listen(ctx context.Context, name string, ch *channel) {
 	subscribe := c.conn.Subscribe
 	if c.publish == "SPUBLISH" {
-		s, ok := c.conn.(redislock.ShardSubscriber)
-		if !ok {
-			return // the waiters poll
-		}
-		subscribe = s.SubscribeShard
+		subscribe = c.conn.(redislock.Clustered).SubscribeShard
 	}
 	heard := func(message string) { c.heard(ch, message) }
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {

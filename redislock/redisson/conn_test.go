@@ -1,116 +1,38 @@
 package redisson
 
 import (
-	"bufio"
 	"context"
-	"io"
-	"net"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // hanging bounds what takes no time.
 const hanging = time.Minute
 
-// testConn is the least redislock.Conn: one connection for commands, and one for each subscription.
-type testConn struct {
-	address string
-	hello   []redislock.Command
-	line    *wire.Line
-}
-
-func connect(t testing.TB, address string, hello ...redislock.Command) *testConn {
+// connect connects to a server, as a user if one is given, until the end of the test.
+func connect(t testing.TB, address string, user ...string) redislock.Conn {
 	t.Helper()
-	dial := func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	u := &url.URL{Scheme: "redis", Host: address}
+	if len(user) > 0 {
+		u.User = url.UserPassword(user[0], user[1])
 	}
-	c := &testConn{address, hello, wire.Open(wire.Options{Dial: dial, Hello: hello, Patience: hanging})}
-	t.Cleanup(c.line.Close)
+	c, err := redislock.Dial(context.Background(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
 	return c
 }
-
-func (c *testConn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	for {
-		if replies, sent := c.line.Do(ctx, commands); sent {
-			return replies
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return []redislock.Reply{{Err: ctx.Err()}}
-		}
-	}
-}
-
-func (c *testConn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.address)
-	if err != nil {
-		return nil, err
-	}
-	subscribe := redislock.Command{Args: []string{"SUBSCRIBE", channel}}
-	in := bufio.NewReader(conn)
-	for _, command := range append(slices.Clone(c.hello), subscribe) {
-		if command.Args[0] == "HELLO" {
-			continue
-		}
-		io.WriteString(conn, strings.Join(command.Args, " ")+"\r\n")
-		if reply, err := readPush(in); err != nil || strings.HasPrefix(reply[0], "-") {
-			conn.Close()
-			return nil, &redislock.ServerError{Text: strings.Join(reply, " ")}
-		}
-	}
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			push, err := readPush(in)
-			if err != nil {
-				return
-			}
-			deliver(push[len(push)-1])
-		}
-	})
-	return func() { conn.Close(); work.Wait() }, nil
-}
-
-// readPush reads a line, or a list of texts and numbers.
-func readPush(in *bufio.Reader) ([]string, error) {
-	line, err := in.ReadString('\n')
-	line = strings.TrimSuffix(line, "\r\n")
-	if err != nil || line[0] != '*' {
-		return []string{line}, err
-	}
-	n, _ := strconv.Atoi(line[1:])
-	var all []string
-	for range n {
-		text, err := in.ReadString('\n')
-		if err != nil {
-			return nil, err
-		}
-		if text[0] == '$' {
-			if text, err = in.ReadString('\n'); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, strings.TrimSuffix(text, "\r\n"))
-	}
-	return all, nil
-}
-
-func (c *testConn) Close() error { return nil }
 
 // world is a server, and a way to it that knows nothing of semaphores.
 type world struct {
 	*testing.T
 	server *testserver.Redis
-	admin  *testConn
+	admin  redislock.Conn
 }
 
 func newWorld(t *testing.T) *world {

@@ -3,7 +3,7 @@
 // RCountDownLatch. Keys, channels and messages are Redisson's, so programs in Go and in Java take part
 // together, on the same names.
 //
-//	conn, err := rueidisconn.Dial(u)        // or Wrap, or one of package goredisconn
+//	conn, err := redislock.Dial(ctx, u)
 //	shared, err := redisson.New(ctx, conn)
 //	permits, err := shared.Semaphore("connections")
 //	err = permits.Acquire(ctx, 1)           // waits for a permit
@@ -14,8 +14,7 @@
 //
 // Waiters hear of permits and of an open latch by Redisson's channel, and also ask by themselves twice a
 // second at most, so a message that was lost delays them by a second. They have no order. In a cluster with
-// sharded channels, which Redisson uses there, they hear if the Conn is a redislock.ShardSubscriber, as
-// those of rueidisconn and goredisconn are.
+// sharded channels, which Redisson uses there, they hear by those.
 //
 // A server that fails over forgets what its replicas have not been sent, and nothing here waits for them.
 //
@@ -76,7 +75,7 @@ type Client struct {
 // cluster New asks a server whether it has sharded channels, as Redisson does; else it sends nothing.
 func New(ctx context.Context, conn redislock.Conn) (*Client, error) {
 	c := &Client{conn: conn, publish: "PUBLISH", channels: map[string]*channel{}}
-	if d, ok := conn.(redislock.Deployed); ok && d.Deployment() == redislock.Cluster {
+	if _, ok := conn.(redislock.Clustered); ok {
 		c.cluster = true
 		reply := conn.Do(ctx, []redislock.Command{{Args: []string{"PUBSUB", "SHARDNUMSUB"}}})[0]
 		refused := (*redislock.ServerError)(nil)

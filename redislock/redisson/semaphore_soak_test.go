@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/redislock"
 )
 
 func TestSemaphoreWaits(t *testing.T) {
@@ -83,7 +82,7 @@ func TestSemaphorePollsWithoutChannel(t *testing.T) {
 	w := newWorld(t)
 	s := w.created(1)
 	w.do("ACL", "SETUSER", "deaf", "on", "nopass", "resetchannels", "allkeys", "allcommands")
-	deaf, err := w.client(connect(t, w.server.Addr, redislock.Command{Args: []string{"AUTH", "deaf", "x"}})).Semaphore("n")
+	deaf, err := w.client(connect(t, w.server.Addr, "deaf", "x")).Semaphore("n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,73 +3,74 @@
 package rueidisconn
 
 import (
-	"context"
-	"crypto/tls"
-	"net"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
-func TestConformanceSpin(t *testing.T)   { conform(t, false, redislock.Spin, wrapped) }
-func TestConformanceValkey(t *testing.T) { conform(t, true, redislock.Push, fromURL) }
-
-func TestConn(t *testing.T) {
-	t.Run("URL", func(t *testing.T) { conntest.Run(t, fromURL) })
-	t.Run("lines", func(t *testing.T) { conntest.Run(t, withLines) })
-	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
-}
-
-func TestMoved(t *testing.T) { conntest.RunMoved(t, fromURL) }
-
-func TestBusy(t *testing.T) { conntest.RunBusy(t, fromURL) }
-
-func TestReactions(t *testing.T) {
-	t.Run("URL", func(t *testing.T) { conntest.RunReactions(t, fromURL) })
-	t.Run("lines", func(t *testing.T) { conntest.RunReactions(t, withLines) })
-}
-
-// TestConnectingForAnother: one request makes the connection for all, and is given up;
-// another, whose context goes on, is carried out all the same.
-func TestConnectingForAnother(t *testing.T) {
+func TestConformance(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	connecting, given := make(chan struct{}), atomic.Bool{}
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,
-		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			if given.CompareAndSwap(true, false) {
-				close(connecting)
-				<-ctx.Done()
-				time.Sleep(20 * time.Millisecond) // so that this request ends while the other still waits
-				return nil, ctx.Err()
-			}
-			return dialer.DialContext(ctx, "tcp", address)
+	open := func(t testing.TB, address string) driver.Driver {
+		t.Helper()
+		d, err := redislock.New(t.Context(), connect(t, address), &redislock.Options{Poll: 400 * time.Millisecond})
+		if err != nil {
+			t.Fatalf("redislock.New: %v", err)
+		}
+		return d
+	}
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(t testing.TB) driver.Driver { return open(t, server.Addr) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			proxy := chaos.StartProxy(t, server.Addr)
+			return open(t, proxy.Addr), proxy
 		},
+		Operations: 300,
+		Parallel:   8, // a case gives an acquire 30 ms to learn that a name is held
 	})
+}
+
+// closing is a Conn that closes its client too.
+type closing struct {
+	redislock.Conn
+	client rueidis.Client
+}
+
+func (c closing) Close() error { c.client.Close(); return nil }
+
+// connect returns one over a client with rueidis' own defaults, which send some commands again.
+func connect(t testing.TB, address string) redislock.Conn {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+	if err != nil {
+		t.Fatalf("connecting: %v", err)
+	}
+	return closing{Wrap(client), client}
+}
+
+func TestConn(t *testing.T) { conntest.Run(t, connect) }
+
+// TestWrapCluster: a client of a cluster is refused, because a batch of renewals would fail.
+func TestWrapCluster(t *testing.T) {
+	t.Parallel()
+	c := testserver.StartCluster(t, testserver.ClusterOptions{})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{c.Servers[0].Addr}, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	c, ping := Wrap(client), []redislock.Command{{Args: []string{"PING"}}}
-	given.Store(true)
-	c.Do(t.Context(), []redislock.Command{{Args: []string{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"}}})
-	hasty, cancel := context.WithCancel(t.Context())
-	go func() {
-		for hasty.Err() == nil { // the end of the old connection may come first
-			c.Do(hasty, ping)
-		}
-	}()
-	<-connecting
-	done := make(chan error, 1)
-	go func() { done <- c.Do(t.Context(), ping)[0].Err }()
-	time.AfterFunc(50*time.Millisecond, cancel) // by then the other waits for the connection, too
-	if err := <-done; err != nil {
-		t.Errorf("a request failed because another, which made the connection, was given up: %v", err)
+	if d, err := redislock.New(t.Context(), Wrap(client), nil); err == nil {
+		d.Close()
+		t.Error("a driver was made over a client of a cluster")
+	} else if !strings.Contains(err.Error(), "redis+cluster://") {
+		t.Errorf("%v does not say what to do", err)
 	}
 }

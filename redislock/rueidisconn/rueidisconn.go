@@ -1,47 +1,14 @@
-// Package rueidisconn lets package redislock speak through the client library
-// rueidis, and registers these URL schemes:
+// Package rueidisconn lets package redislock speak through the client library rueidis, for programs that have
+// such a client already: see [Wrap].
 //
-//	redis://user:password@host:6379/0
-//	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
-//	redis+sentinel://user:password@host:26379,host:26379,host:26379/primary/0
-//	redis+cluster://user:password@host:6379,host:6379,host:6379
-//
-// and with TLS rediss, rediss+sentinel and rediss+cluster. Behind redis+sentinel are the hosts of the
-// sentinels, and the name by which they know the primary; user and password are those of the servers,
-// and of the sentinels if they want one. Behind redis+cluster are some servers of the cluster.
-//
-// The database is 0 if none is given, the port 6379. These parameters are of
-// redislock.Options:
-//
-//	hf.wait=push     the server tells waiters of their grants; hf.wait=spin: they poll
-//	hf.layout=setnx  one string for each lock, as programs in all languages write it
-//	hf.layout=redisson  locks that Go and Java share, on the keys of Redisson; a mutex is an RLock, or
-//	                    with hf.redisson=fair, fenced or spin an RFairLock, RFencedLock or RSpinLock
-//	hf.replicas=N    a grant or a renewal counts when N replicas have acknowledged it
-//
-// Keys and channels begin with redislock.DefaultPrefix; a program that wants
-// another prefix there wraps a client, see [Wrap] and redislock.Options. The
-// parameters hf.prefix, a prefix of names, and hf.ttl are package holdfast's, for every store.
-//
-// and with TLS, where the server proves its name by a certificate that the
-// system trusts:
-//
-//	hf.ca=FILE               trust these authorities instead, in PEM form
-//	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
-//
-// The files are read again for each connection.
-//
-// A client opened by URL has four connections: one for requests; one for renewals and releases; one for the
-// news of grants (in the layout setnx for keyspace notifications, while anybody waits); and one of rueidis'
-// that pipelines, which serves while the first two are being made. In a cluster it has three to each
-// master, one more, and one to each master for whose names it has waited. On the first two callers write
-// and read in their own goroutines: a caller that is alone there waits for nobody else in the process, and
-// many callers share their writes and reads.
+// Opened by a URL, package redislock uses a client of its own, which is faster for a single caller, keeps a
+// connection for renewals, and knows sentinels and clusters.
 package rueidisconn
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -50,63 +17,40 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
 )
 
-// Wrap returns a redislock.Conn over a client. The caller closes the client, after the driver. All
-// requests are pipelined, so a single caller is slower than with a client opened by URL.
-//
-// The client must be of a single node. redislock.New refuses one of a cluster, and one with sentinels
-// may renew at a primary that is none any more: for both there are URLs.
+// Wrap returns a redislock.Conn over a client of a single node. The caller closes the client, after the driver.
+// A client of a cluster or of sentinels is refused by redislock.New: there are URLs for both.
 //
 // Its ClientOption.ConnLifetime must be 0. Else, when a connection ends by its lifetime and the server
 // has not replied for a second, rueidis sends the requests that were under way a second time, whatever
 // DisableRetry says. A request that takes effect twice may leave a hold behind, until its TTL ends (P6).
 //
-// Acquires share the client's pipeline with the rest of the program. The news of grants needs one
-// connection of the client's pool for blocking commands (ClientOption.BlockingPoolSize), and renewals
-// and releases another. While the program uses up that pool, renewals go by the shared pipeline too.
-// They do so always if the server speaks RESP2 only, before Redis 6.
-func Wrap(client rueidis.Client) redislock.Conn {
-	return &conn{client: client, reserve: reserve{client: client}}
-}
+// All requests share the client's pipeline with the rest of the program: a lease that cannot be renewed in time
+// is lost, as its holder is told (P2). The news of grants needs one connection of the client's pool for blocking
+// commands (ClientOption.BlockingPoolSize).
+func Wrap(client rueidis.Client) redislock.Conn { return &conn{client} }
 
-type conn struct {
-	client  rueidis.Client
-	reserve reserve
-}
+type conn struct{ client rueidis.Client }
 
-// Deployment implements redislock.Deployed.
-func (c *conn) Deployment() redislock.Deployment {
-	switch c.client.Mode() {
-	case rueidis.ClientModeCluster:
-		return redislock.Cluster
-	case rueidis.ClientModeSentinel:
-		return redislock.Sentinel
-	}
-	return redislock.Single
-}
+var errDeployment = errors.New("the client of rueidis is not of a single node: open redis+cluster:// or redis+sentinel:// instead")
 
 // Do implements redislock.Conn. Rueidis does not send an arbitrary command a second time, as long as
-// connections have no lifetime: see Wrap.
+// connections have no lifetime: see Wrap. It does not look at a request's context while a connection is made,
+// by this or another request, and while the request waits for a place in a pipeline that is full. So the
+// request goes by a goroutine of its own (P11).
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	return aside(ctx, c.client, commands)
-}
-
-// sender is a client of rueidis, or one of its connections.
-type sender interface {
-	B() rueidis.Builder
-	Do(context.Context, rueidis.Completed) rueidis.RedisResult
-	DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult
-}
-
-// aside sends commands in a goroutine of their own, and waits for the replies until ctx ends (P11). In
-// rueidis a request does not look at its context while a connection is made, by it or by another
-// request, and while it waits for a place in a pipeline that is full.
-func aside(ctx context.Context, to sender, commands []redislock.Command) []redislock.Reply {
-	if ctx.Done() == nil {
-		return send(ctx, to, build(to, commands))
+	if c.client.Mode() != rueidis.ClientModeStandalone {
+		return failed(len(commands), errDeployment)
 	}
-	built := build(to, commands) // the caller may change the commands after the return
+	built := make([]rueidis.Completed, len(commands)) // the caller may change its own after the return
+	for i := range commands {
+		args := commands[i].Args
+		built[i] = c.client.B().Arbitrary(args[0]).Args(args[1:]...).Build()
+	}
+	if ctx.Done() == nil {
+		return c.send(ctx, built)
+	}
 	answered := make(chan []redislock.Reply, 1)
-	go func() { answered <- patiently(ctx, to, built) }()
+	go func() { answered <- c.patiently(ctx, built) }()
 	select {
 	case replies := <-answered:
 		return replies
@@ -115,38 +59,38 @@ func aside(ctx context.Context, to sender, commands []redislock.Command) []redis
 	}
 }
 
-// patiently sends commands. Suppose another request makes the connection for all, and its context
-// ends: then rueidis returns that error to all requests that wait for the connection. None of them
-// was sent, so patiently sends these again.
-func patiently(ctx context.Context, to sender, built []rueidis.Completed) []redislock.Reply {
+// connecting bounds for how long a request is sent again that was not sent.
+const connecting = 5 * time.Second
+
+// patiently sends commands. If another request makes the connection for all, and its context ends, rueidis
+// returns that error to all requests that wait for the connection. None of them was sent, so patiently sends
+// these again.
+func (c *conn) patiently(ctx context.Context, built []rueidis.Completed) []redislock.Reply {
+	for i := range built {
+		built[i] = built[i].Pin() // for the next time
+	}
 	for began := time.Now(); ; {
-		replies := send(cancelOnly{ctx}, to, built)
+		replies := c.send(cancelOnly{ctx}, built)
 		err := replies[0].Err
 		others := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-		if !others || ctx.Err() != nil || time.Since(began) >= dialTimeout {
+		if !others || ctx.Err() != nil || time.Since(began) >= connecting {
 			return replies
 		}
 	}
 }
 
-// failed is n replies with an error.
 func failed(n int, err error) []redislock.Reply {
-	replies := make([]redislock.Reply, n)
-	for i := range replies {
-		replies[i].Err = err
-	}
-	return replies
+	return slices.Repeat([]redislock.Reply{{Err: err}}, n)
 }
 
 // send sends commands in one go.
-func send(ctx context.Context, to sender, built []rueidis.Completed) []redislock.Reply {
+func (c *conn) send(ctx context.Context, built []rueidis.Completed) []redislock.Reply {
 	replies := make([]redislock.Reply, len(built))
-	if len(built) == 1 {
-		replies[0] = reply(to.Do(ctx, built[0]))
-		return replies
-	}
-	for i, result := range to.DoMulti(ctx, built...) {
-		replies[i] = reply(result)
+	for i, result := range c.client.DoMulti(ctx, built...) {
+		value, err := result.ToAny()
+		if !rueidis.IsRedisNil(err) {
+			replies[i] = redislock.Reply{Value: value, Err: failure(err)}
+		}
 	}
 	return replies
 }
@@ -158,24 +102,6 @@ type cancelOnly struct{ context.Context }
 
 func (cancelOnly) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// build copies the commands.
-func build(to sender, commands []redislock.Command) []rueidis.Completed {
-	built := make([]rueidis.Completed, len(commands))
-	for i := range commands {
-		args := commands[i].Args
-		built[i] = to.B().Arbitrary(args[0]).Args(args[1:]...).Build()
-	}
-	return built
-}
-
-func reply(result rueidis.RedisResult) redislock.Reply {
-	value, err := result.ToAny()
-	if rueidis.IsRedisNil(err) {
-		return redislock.Reply{}
-	}
-	return redislock.Reply{Value: value, Err: failure(err)}
-}
-
 // failure makes a server's error a ServerError.
 func failure(err error) error {
 	if refused, ok := rueidis.IsRedisErr(err); ok {
@@ -184,31 +110,23 @@ func failure(err error) error {
 	return err
 }
 
-// Subscribe implements redislock.Conn, on a connection of its own.
+// Subscribe implements redislock.Conn, on a connection of the client's pool.
 func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.Session(ctx, channel, false, deliver)
+		return c.session(ctx, channel, deliver)
 	}, deliver)
 }
 
-// Session subscribes once.
-func (c *conn) Session(ctx context.Context, channel string, sharded bool, deliver func(string)) (subscription.Session, error) {
-	client, err := dedicate(ctx, c.client)
+// session subscribes once.
+func (c *conn) session(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
+	client, err := c.dedicate(ctx)
 	if err != nil {
 		return subscription.Session{}, err
-	}
-	subscribe := client.B().Subscribe().Channel(channel).Build()
-	if sharded {
-		subscribe = client.B().Ssubscribe().Channel(channel).Build()
 	}
 	confirmed := make(chan struct{}, 1)
 	ended := client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { deliver(m.Message) },
-		OnSubscription: func(s rueidis.PubSubSubscription) {
-			if s.Kind == "sunsubscribe" { // by the server: it has the channel's slot no more
-				go client.Close()
-				return
-			}
+		OnSubscription: func(rueidis.PubSubSubscription) {
 			select {
 			case confirmed <- struct{}{}:
 			default:
@@ -223,7 +141,7 @@ func (c *conn) Session(ctx context.Context, channel string, sharded bool, delive
 		close(lost)
 	}()
 	session := subscription.Session{Lost: lost, Close: func() { client.Close(); <-lost }}
-	if err = client.Do(ctx, subscribe).Error(); err == nil {
+	if err = client.Do(ctx, client.B().Subscribe().Channel(channel).Build()).Error(); err == nil {
 		select {
 		case <-confirmed:
 			return session, nil
@@ -234,15 +152,15 @@ func (c *conn) Session(ctx context.Context, channel string, sharded bool, delive
 		}
 	}
 	session.Close()
-	return session, failure(err)
+	return subscription.Session{}, failure(err)
 }
 
 // dedicate takes a connection of the client's pool for blocking commands. If there is none, rueidis
 // makes one, and looks at no context meanwhile; dedicate returns when ctx ends.
-func dedicate(ctx context.Context, client rueidis.Client) (rueidis.DedicatedClient, error) {
+func (c *conn) dedicate(ctx context.Context) (rueidis.DedicatedClient, error) {
 	made := make(chan rueidis.DedicatedClient, 1)
 	go func() {
-		d, _ := client.Dedicate()
+		d, _ := c.client.Dedicate()
 		made <- d
 	}()
 	select {
@@ -255,7 +173,4 @@ func dedicate(ctx context.Context, client rueidis.Client) (rueidis.DedicatedClie
 }
 
 // Close implements redislock.Conn.
-func (c *conn) Close() error {
-	c.reserve.close()
-	return nil
-}
+func (c *conn) Close() error { return nil }

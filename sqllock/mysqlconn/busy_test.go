@@ -3,59 +3,40 @@
 package mysqlconn
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/busytest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
-// TestBusy: a busy client keeps its leases, though replies are late.
+// TestBusy: a busy client keeps its leases, though replies are late (P2).
 func TestBusy(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		proxy := chaos.StartProxy(t, server.Addr)
-		d, err := openURL(t.Context(), strings.Replace(server.URL(), server.Addr, proxy.Addr, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		proxy.Delay(chaos.ToClient, 20*time.Millisecond)
-		sqltest.Busy(t, d)
+		busytest.Run(t, func(by time.Duration) { proxy.Delay(chaos.ToClient, by) }, func() *holdfast.Client {
+			locks, err := holdfast.Open(t.Context(), strings.Replace(server.URL(), server.Addr, proxy.Addr, 1))
+			must(t, err)
+			return locks
+		})
 	})
 }
 
-// TestFullPool: renewals and releases have a connection even if an application has all others.
+// TestFullPool: renewals and releases have a connection even if an application has all others (P2), also when all
+// connections were lost before.
 func TestFullPool(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
-		open := func(connections int) (*sql.DB, driver.Driver) {
-			db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
-			db.SetMaxOpenConns(connections)
-			d, err := New(t.Context(), db, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { d.Close() })
-			return db, d
+		admin := openDB(t, server, "")
+		for name, kill := range map[string]func(){"full": nil, "full after an outage": func() { killAll(t, admin) }} {
+			t.Run(name, func(t *testing.T) {
+				db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
+				db.SetMaxOpenConns(4)
+				sqltest.FullPool(t, db, overPool(t, db), kill)
+			})
 		}
-		t.Run("full", func(t *testing.T) {
-			db, d := open(4)
-			sqltest.FullPool(t, db, d, nil)
-		})
-		t.Run("full after an outage", func(t *testing.T) {
-			admin := openDB(t, server, "")
-			db, d := open(4)
-			sqltest.FullPool(t, db, d, func() { killAll(t, admin) })
-		})
-		t.Run("given back", func(t *testing.T) {
-			db, d := open(4)
-			sqltest.GivenBack(t, db, d)
-		})
-		t.Run("one connection", func(t *testing.T) {
-			db, d := open(1)
-			sqltest.RenewalFirst(t, db, d)
-		})
 	})
 }

@@ -29,9 +29,7 @@ func TestCharset(t *testing.T) {
 			})
 			t.Run(charset+", a pool that writes arguments into its statements", func(t *testing.T) {
 				d, err := New(t.Context(), openDB(t, server, "?interpolateParams=true&multiStatements=true&charset="+charset), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { d.Close() })
 				readsNames(t, server, d, plain, charset+" pool")
 			})
@@ -49,9 +47,7 @@ func TestServerCharset(t *testing.T) {
 		server := testserver.StartMariaDB(t, "--init-connect=SET NAMES gbk") // not for root
 		admin := openDB(t, server, "")
 		for _, text := range []string{"CREATE USER app@localhost", "GRANT ALL ON test.* TO app@localhost"} {
-			if _, err := admin.ExecContext(t.Context(), text); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, admin, text)
 		}
 		u := strings.Replace(server.URL(), "root@", "app@", 1)
 		readsNames(t, server, openIn(t, u), openIn(t, server.URL()), "")
@@ -69,7 +65,7 @@ func readsNames(t *testing.T, server *testserver.MySQL, d, plain driver.Driver, 
 		if _, err := plain.Try(t.Context(), driver.Request{Name: name, Owner: owner + " second", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("P1: %q is held, and another client is told %v", name, err)
 		}
-		info, err := plain.(driver.Inspector).Inspect(t.Context(), name)
+		info, err := plain.(driver.Operator).Inspect(t.Context(), name)
 		if err != nil || len(info.Holders) != 1 || info.Holders[0].Note != name {
 			t.Errorf("%q is shown as %+v, %v", name, info, err)
 		}
@@ -104,9 +100,7 @@ func TestPrefixIsNoSQL(t *testing.T) {
 func openIn(t *testing.T, raw string) driver.Driver {
 	t.Helper()
 	d, err := openURL(t.Context(), raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }

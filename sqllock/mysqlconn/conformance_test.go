@@ -45,9 +45,7 @@ func dial(t testing.TB, server *testserver.MySQL, change func(*sql.DB)) driver.D
 func dialAddr(t testing.TB, addr string, change func(*sql.DB)) driver.Driver {
 	t.Helper()
 	db, err := sql.Open("mysql", "root@tcp("+addr+")/test?interpolateParams=true&multiStatements=true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db.SetMaxIdleConns(4) // database/sql keeps two, and making them again costs much
 	if change != nil {
 		change(db)

@@ -18,9 +18,7 @@ func TestDeadlines(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		proxy := chaos.StartProxy(t, server.Addr)
 		db, err := sql.Open("mysql", "root@tcp("+proxy.Addr+")/test?interpolateParams=true&multiStatements=true")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { db.Close() })
 		sqltest.Deadlines(t, proxy, db, func(ctx context.Context, db *sql.DB) (driver.Driver, error) { return New(ctx, db, nil) })
 	})

@@ -25,9 +25,7 @@ func app(t *testing.T, server *testserver.MySQL) *sql.DB {
 	t.Helper()
 	admin := openDB(t, server, "")
 	for _, text := range []string{"CREATE USER app@localhost IDENTIFIED BY 'x'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON test.* TO app@localhost"} {
-		if _, err := admin.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
+		exec(t, admin, text)
 	}
 	return admin
 }
@@ -43,9 +41,7 @@ func TestDemoted(t *testing.T) {
 			proxy := chaos.StartProxy(t, before.Addr)
 			open := func() *holdfast.Client {
 				locks, err := holdfast.Open(t.Context(), "mysql://app:x@"+proxy.Addr+"/test")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { locks.Close() })
 				return locks
 			}
@@ -53,17 +49,11 @@ func TestDemoted(t *testing.T) {
 			defer cancel()
 			locks, watching := open(), openIn(t, "mysql://app:x@"+proxy.Addr+"/test").(driver.Watcher)
 			old, err := locks.Mutex("x", nil).Acquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			hints, err := watching.Watch(ctx, "x")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			<-hints
-			if _, err := admin.ExecContext(ctx, "SET GLOBAL read_only = 1"); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, admin, "SET GLOBAL read_only = 1")
 			proxy.Redirect(after.Addr)
 			if _, err := open().Mutex("x", nil).Acquire(ctx); err != nil {
 				t.Fatal(err)
@@ -94,30 +84,22 @@ func TestReadOnly(t *testing.T) {
 			d, other := openIn(t, u), openIn(t, u)
 			held := driver.Request{Name: user + " held", Owner: user, TTL: time.Minute}
 			writer, err := d.Try(t.Context(), held)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			free := driver.Request{Name: user + " free", Owner: user, TTL: time.Minute}
 			g, err := d.Try(t.Context(), free)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			d.Release(t.Context(), []driver.Grant{g})
 			readers := []driver.Grant{}
 			for _, name := range []string{user + " read", user + " read too"} {
 				g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "reader of " + name, Mode: driver.Shared, TTL: time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				readers = append(readers, g)
 			}
 			set := func(text string) {
-				if _, err := admin.ExecContext(t.Context(), text); err != nil {
-					t.Fatal(err)
-				}
+				exec(t, admin, text)
 			}
 			set("SET GLOBAL read_only = 1")
-			c := other.(driver.Inspector)
+			c := other.(driver.Operator)
 			for what, ask := range map[string]func() error{
 				"Inspect":       func() error { _, err := c.Inspect(t.Context(), held.Name); return err },
 				"Inspect, free": func() error { _, err := c.Inspect(t.Context(), "nobody has this"); return err },
@@ -157,7 +139,7 @@ func TestReadOnly(t *testing.T) {
 func TestFailure(t *testing.T) {
 	for number, want := range map[uint16]sqllock.Failure{
 		1290: sqllock.Demoted, 1792: sqllock.Demoted, 1836: sqllock.Demoted, 1874: sqllock.Demoted, 1047: sqllock.Demoted,
-		1213: sqllock.Conflict, 1064: sqllock.Refused, 1317: sqllock.Unknown,
+		1213: sqllock.Conflict, 1467: sqllock.Conflict, 1064: sqllock.Refused, 1317: sqllock.Unknown,
 	} {
 		if got := failure(&mysql.MySQLError{Number: number}); got != want {
 			t.Errorf("error %d is %v, want %v", number, got, want)

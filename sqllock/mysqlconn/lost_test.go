@@ -18,13 +18,9 @@ func TestLostMeanwhile(t *testing.T) {
 		for name, params := range map[string]string{"together": "?multiStatements=true", "one by one": ""} {
 			t.Run(name, func(t *testing.T) {
 				config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test" + params)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				connector, err := mysql.NewConnector(config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				sqltest.LostMeanwhile(t, connector, func(db *sql.DB) (driver.Driver, error) { return New(t.Context(), db, nil) }, func(name string) {
 					if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET expires = 1 WHERE name = ?", name); err != nil {
 						t.Error(err)

@@ -194,7 +194,8 @@ func failure(err error) sqllock.Failure {
 		return sqllock.Unknown
 	}
 	switch e.Number {
-	case 1205, 1213, 1020, 3572: // lock wait timeout, deadlock, record changed, nowait
+	case 1205, 1213, 1020, 3572, 1467: // lock wait timeout, deadlock, record changed, nowait, and what InnoDB says of
+		// a wait or a deadlock while it takes the next number of AUTO_INCREMENT
 		return sqllock.Conflict
 	case 1290, 1690, 1792, 1836, 1874, 1036, 1047: // read-only by an option, by our own question, by
 		// the transaction, by mode, by InnoDB, a table that is; not in Galera's primary component

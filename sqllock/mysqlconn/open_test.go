@@ -14,13 +14,9 @@ func TestParse(t *testing.T) {
 		"mysql:///app": {"localhost:3306", "", "", "app", ""},
 	} {
 		u, err := driver.ParseURL(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config, o, err := parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if config.Addr != want.addr || config.User != want.user || config.Passwd != want.password || config.DBName != want.database {
 			t.Errorf("%s is %+v", raw, config)
 		}
@@ -38,9 +34,7 @@ func TestParseRefuses(t *testing.T) {
 		"mysql://u:s3cret@h/app?timeout=perhaps": "does not understand",
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, err := parse(u); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error %v does not say %q, or shows a password", raw, err, says)
 		}

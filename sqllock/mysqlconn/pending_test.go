@@ -1,9 +1,7 @@
 package mysqlconn
 
 import (
-	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"strings"
 	"testing"
 	"time"
@@ -20,20 +18,20 @@ func TestPending(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		admin, other := openDB(t, server, ""), openIn(t, server.URL())
 		set := func(variable string) {
-			if _, err := admin.ExecContext(t.Context(), "SET GLOBAL "+variable); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, admin, "SET GLOBAL "+variable)
 		}
 		run := func(conn *sql.Conn, text string) {
 			if _, err := conn.ExecContext(t.Context(), text); err != nil {
 				t.Error(err)
 			}
 		}
-		for name, params := range map[string]string{"together": "?multiStatements=true", "one by one": ""} {
-			t.Run("CHAIN, "+name, func(t *testing.T) {
-				set("completion_type = CHAIN")
+		for _, c := range []struct{ completion, params string }{
+			{"CHAIN", "?multiStatements=true"}, {"CHAIN", ""}, {"RELEASE", "?multiStatements=true"},
+		} {
+			t.Run(c.completion+c.params, func(t *testing.T) {
+				set("completion_type = '" + c.completion + "'")
 				defer set("completion_type = NO_CHAIN")
-				db := oneConn(openDB(t, server, params))
+				db := oneConn(openDB(t, server, c.params))
 				d := overPool(t, db)
 				sqltest.Pending(t, db, d, other, true, func(conn *sql.Conn) {
 					conn.Close()
@@ -41,17 +39,11 @@ func TestPending(t *testing.T) {
 				})
 			})
 		}
-		t.Run("RELEASE", func(t *testing.T) {
-			set("completion_type = 'RELEASE'")
-			defer set("completion_type = NO_CHAIN")
-			db := oneConn(openDB(t, server, "?multiStatements=true"))
-			d := overPool(t, db)
-			sqltest.Pending(t, db, d, other, true, func(conn *sql.Conn) {
-				conn.Close()
-				inTransactions(t, d)
-			})
-		})
-		wrapped := wrappedDB(t, server)
+		config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test")
+		must(t, err)
+		connector, err := mysql.NewConnector(config)
+		must(t, err)
+		wrapped := (&sqltest.Hook{Connector: connector}).Open(t) // as those of libraries that measure statements
 		for name, db := range map[string]*sql.DB{"": openDB(t, server, ""), " of a wrapped pool": wrapped} {
 			oneConn(db)
 			d := overPool(t, db)
@@ -81,9 +73,7 @@ func TestPending(t *testing.T) {
 // TestStatusOf: the client library keeps the server's status where we look for it.
 func TestStatusOf(t *testing.T) {
 	conn, err := openDB(t, shared(t), "").Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	if err := conn.Raw(func(c any) error {
 		if status, ok := statusOf(c); !ok || status != statusAutocommit {
@@ -100,9 +90,7 @@ func inTransactions(t *testing.T, d driver.Driver) {
 	t.Helper()
 	first := driver.Request{Name: t.Name(), Owner: t.Name() + " first", TTL: time.Minute}
 	g, err := d.Try(t.Context(), first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := first
 	next.Owner = t.Name() + " next"
 	if _, err := d.(driver.Queuer).Enqueue(t.Context(), next); err == nil {
@@ -121,41 +109,7 @@ func oneConn(db *sql.DB) *sql.DB {
 func overPool(t *testing.T, db *sql.DB) driver.Driver {
 	t.Helper()
 	d, err := New(t.Context(), db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
-}
-
-// wrappedDB is a pool whose connections are wrapped, as those of libraries that measure statements.
-func wrappedDB(t *testing.T, server *testserver.MySQL) *sql.DB {
-	t.Helper()
-	config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(wrapping{connector})
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
-type wrapping struct{ sqldriver.Connector }
-
-func (w wrapping) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	c, err := w.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		sqldriver.Conn
-		sqldriver.ExecerContext
-		sqldriver.QueryerContext
-		sqldriver.SessionResetter
-		sqldriver.Validator
-	}{c, c.(sqldriver.ExecerContext), c.(sqldriver.QueryerContext), c.(sqldriver.SessionResetter), c.(sqldriver.Validator)}, nil
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
+// must ends the test at an error.
+var must = testserver.Must
+
 // onEach runs a test on MariaDB and on MySQL.
 func onEach(t *testing.T, test func(*testing.T, *testserver.MySQL)) {
 	t.Run("MariaDB", func(t *testing.T) { test(t, shared(t)) })
@@ -29,11 +32,16 @@ func openURL(ctx context.Context, raw string) (driver.Driver, error) {
 func openDB(t *testing.T, server *testserver.MySQL, params string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test"+params)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+func exec(t *testing.T, db *sql.DB, text string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
 }
 
 // killAll ends all connections but the administrator's, and returns how many there
@@ -41,15 +49,11 @@ func openDB(t *testing.T, server *testserver.MySQL, params string) *sql.DB {
 func killAll(t *testing.T, admin *sql.DB) int {
 	t.Helper()
 	rows, err := admin.QueryContext(t.Context(), "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var ids []int64
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
 	rows.Close()
@@ -65,9 +69,7 @@ func shared(t testing.TB) *testserver.MySQL {
 	return testserver.Shared(t, func(t testing.TB) *testserver.MySQL { return testserver.StartMariaDB(t) },
 		func(t testing.TB, server *testserver.MySQL) {
 			db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer db.Close()
 			for _, statement := range []string{"DROP DATABASE test", "CREATE DATABASE test"} {
 				if _, err := db.ExecContext(t.Context(), statement); err != nil {

@@ -14,13 +14,9 @@ import (
 func TestSocket(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		var socket string
-		if err := openDB(t, server, "").QueryRowContext(t.Context(), "SELECT @@socket").Scan(&socket); err != nil {
-			t.Fatal(err)
-		}
+		must(t, openDB(t, server, "").QueryRowContext(t.Context(), "SELECT @@socket").Scan(&socket))
 		d, err := openURL(t.Context(), "mysql://root@/test?"+url.Values{"socket": {socket}}.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		other := openIn(t, server.URL())
 		if d.Caps().Store != other.Caps().Store {

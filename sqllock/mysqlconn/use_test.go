@@ -14,9 +14,7 @@ func TestUse(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		admin := openDB(t, server, "?multiStatements=true")
 		const theirs = "`the``ir-s`"
-		if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+theirs+"; USE "+theirs+"; "+sqllock.MySQL.Schema("")+"USE test"); err != nil {
-			t.Fatal(err)
-		}
+		exec(t, admin, "CREATE DATABASE "+theirs+"; USE "+theirs+"; "+sqllock.MySQL.Schema("")+"USE test")
 		db := oneConn(openDB(t, server, ""))
 		sqltest.Pending(t, db, overPool(t, db), openIn(t, server.URL()), true, func(conn *sql.Conn) {
 			if _, err := conn.ExecContext(t.Context(), "USE "+theirs); err != nil {

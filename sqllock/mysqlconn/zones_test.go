@@ -47,19 +47,13 @@ func localTimeJumps(t *testing.T, server *testserver.MySQL, change time.Time) {
 	defer b.Close()
 	held := driver.Request{Name: change.String(), Owner: "a of " + change.String(), TTL: 59 * time.Second}
 	g, err := a.Try(ctx, held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	// Somebody has the row for a moment, and a statement of b's waits for it.
 	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var version int64
-	if err := tx.QueryRow("SELECT version FROM holdfast_locks WHERE name = ? FOR UPDATE", held.Name).Scan(&version); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.QueryRow("SELECT version FROM holdfast_locks WHERE name = ? FOR UPDATE", held.Name).Scan(&version))
 	answer := make(chan error, 1)
 	go func() {
 		other := held
@@ -79,9 +73,7 @@ func localTimeJumps(t *testing.T, server *testserver.MySQL, change time.Time) {
 	awaitValue(t, db, "two statements wait", "SELECT COUNT(*) > 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
 	server.Clock.Set(time.Until(change) + time.Second)
 	awaitValue(t, db, "local time has jumped", "SELECT UTC_TIMESTAMP(6) > ?", change.Format(time.DateTime))
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback())
 	if at := <-at; at.Before(change) || at.After(change.Add(time.Minute)) {
 		t.Errorf("a statement that was under way when local time jumped, at %v, read the time %v", change, at)
 	}
@@ -102,9 +94,7 @@ func awaitValue(t *testing.T, db *sql.DB, what, query string, args ...any) {
 	for range 200 {
 		<-tick
 		var yes bool
-		if err := db.QueryRowContext(t.Context(), query, args...).Scan(&yes); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.QueryRowContext(t.Context(), query, args...).Scan(&yes))
 		if yes {
 			return
 		}

@@ -45,17 +45,13 @@ func dial(t testing.TB, server *testserver.Postgres, change func(*sql.DB)) drive
 func dialURL(t testing.TB, url string, change func(*sql.DB)) driver.Driver {
 	t.Helper()
 	db, err := sql.Open("pgx", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db.SetMaxIdleConns(4) // database/sql keeps two, and making them again costs much
 	if change != nil {
 		change(db)
 	}
 	config, err := configOf(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	library := libraryFor(config)
 	library.Close = db.Close
 	d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, nil)

@@ -23,9 +23,7 @@ func TestDeadlines(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	proxy := chaos.StartProxy(t, server.Addr)
 	config, err := pgx.ParseConfig(strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config.ConnectTimeout = time.Hour
 	db := stdlib.OpenDB(*config)
 	t.Cleanup(func() { db.Close() })

@@ -39,12 +39,8 @@ func TestFromPool(t *testing.T) {
 	t.Run("full after an outage", func(t *testing.T) {
 		p, d := open(t, 4)
 		sqltest.FullPool(t, p, d, func() {
-			exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+			exec(t, admin, endClients)
 		})
-	})
-	t.Run("given back", func(t *testing.T) {
-		p, d := open(t, 4)
-		sqltest.GivenBack(t, p, d)
 	})
 	t.Run("one connection", func(t *testing.T) {
 		var log bytes.Buffer
@@ -53,13 +49,7 @@ func TestFromPool(t *testing.T) {
 		if !strings.Contains(log.String(), "one connection") {
 			t.Errorf("the log says nothing of a pool of one connection: %q", log.String())
 		}
-		sqltest.RenewalFirst(t, p, d)
-		_, d = open(t, 1)
-		sqltest.OneConnection(t, d)
-	})
-	t.Run("busy", func(t *testing.T) {
-		_, d := open(t, 4)
-		sqltest.Busy(t, d)
+		sqltest.ManyAtOnce(t, d)
 	})
 	t.Run("shared by drivers", func(t *testing.T) { onePool(t, openPgxPool(t, server, 4)) })
 	t.Run("closed", func(t *testing.T) {
@@ -108,9 +98,7 @@ func onePool(t *testing.T, p *sharedPool) {
 // beforeConnect: the connection that listens logs in as the pool's do, by BeforeConnect.
 func beforeConnect(t *testing.T, server *testserver.Postgres) {
 	config, err := pgxpool.ParseConfig(server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config.ConnConfig.User = "nobody"
 	refuse := errors.New("no password today")
 	var refuses atomic.Bool
@@ -122,15 +110,11 @@ func beforeConnect(t *testing.T, server *testserver.Postgres) {
 		return nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(pool.Close)
 	d, err := FromPool(t.Context(), pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !d.Caps().Ops.Has(driver.OpNotify) {
+	must(t, err)
+	if d.(driver.Notifier).Losses() == nil {
 		t.Error("notifications do not arrive")
 	}
 	if err := d.Close(); err != nil {
@@ -145,19 +129,15 @@ func beforeConnect(t *testing.T, server *testserver.Postgres) {
 // sharedPool is a pool of pgx, and what an application does with it.
 type sharedPool struct {
 	*pgxpool.Pool
-	db    *sql.DB      // over it
-	asked atomic.Int64 // how often a connection was asked for
+	db *sql.DB // over it
 }
 
 func openPgxPool(t *testing.T, server *testserver.Postgres, connections int32) *sharedPool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &sharedPool{}
 	config.MaxConns = connections
-	config.ConnConfig.Tracer = p
 	if p.Pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +151,7 @@ func openPgxPool(t *testing.T, server *testserver.Postgres, connections int32) *
 func (p *sharedPool) open(t *testing.T, o *sqllock.Options) driver.Driver {
 	t.Helper()
 	d, err := FromPool(t.Context(), p.Pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -182,23 +160,4 @@ func (p *sharedPool) open(t *testing.T, o *sqllock.Options) driver.Driver {
 func (p *sharedPool) Conn(ctx context.Context) (*sql.Conn, error) { return p.db.Conn(ctx) }
 
 // Stats implements sqltest.Pool.
-func (p *sharedPool) Stats() sql.DBStats {
-	s := statsOf(p.Pool)
-	s.WaitCount = p.asked.Load()
-	return s
-}
-
-// TraceAcquireStart implements pgxpool.AcquireTracer, as TraceAcquireEnd does.
-func (p *sharedPool) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
-	p.asked.Add(1)
-	return ctx
-}
-
-func (p *sharedPool) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
-
-// TraceQueryStart makes it a tracer of pgx, as TraceQueryEnd does.
-func (p *sharedPool) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
-}
-
-func (p *sharedPool) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (p *sharedPool) Stats() sql.DBStats { return statsOf(p.Pool) }

@@ -12,10 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Suppose that four of five hosts have lost power, so that they do not even refuse. pgx tries one host
-// after the other, and each would take its whole time. So connections are tried as RFC 8305 says: the
-// next host's turn comes when the one before has failed, or has not answered for a moment, and the first
-// connection that is good is used.
+// A host without power does not even refuse. pgx tries one host after the other, and each such host would take
+// its whole time. So connections are tried as RFC 8305 says: the next host's turn comes when the one before has
+// failed, or has not answered for a moment, and the first connection that is good is used.
 
 // nextHostAfter is how long a host is tried alone.
 const nextHostAfter = 250 * time.Millisecond

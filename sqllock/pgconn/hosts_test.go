@@ -5,57 +5,18 @@ package pgconn
 import (
 	"context"
 	"errors"
-	"net"
 	"net/url"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
-
-// silentHosts returns the addresses of servers that accept connections and say nothing.
-func silentHosts(t *testing.T, n int) (hosts []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		hosts = append(hosts, l.Addr().String())
-	}
-	return hosts
-}
-
-// TestSilentHosts: the hosts before the primary are silent. One after the other they would take far longer
-// than a request may.
-func TestSilentHosts(t *testing.T) {
-	t.Parallel()
-	p := testserver.StartPostgres(t)
-	hosts := append(silentHosts(t, 12), p.Addr)
-	raw := strings.Replace(p.URL("postgres"), p.Addr, strings.Join(hosts, ","), 1)
-	began := time.Now()
-	d, err := openURL(t.Context(), raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("opened in %v", time.Since(began))
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-}
 
 // TestFirstHost: hosts are tried in order, beginning with one of them; the first that answers is used, and
 // if none does the error has the reasons of all.
 func TestFirstHost(t *testing.T) {
 	t.Parallel()
 	config, _, err := parse(&url.URL{Scheme: "postgres", Host: "a,b:1,c", Path: "/x", RawQuery: "sslmode=prefer"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hosts := byHost(config)
 	if len(hosts) != 3 || hosts[1].Host != "b" || hosts[1].Port != 1 || hosts[1].TLSConfig == nil || len(hosts[1].Fallbacks) != 1 {
 		t.Fatalf("%d hosts, the second is %+v", len(hosts), hosts[1])

@@ -101,8 +101,7 @@ func (l listener) listen(ctx context.Context, receive func(string)) (string, fun
 		}
 	}
 	if known {
-		// Suppose that the server at which it listens was demoted while all other drivers were idle, so
-		// nobody has noticed.
+		// The server at which it listens may have been demoted while all other drivers were idle.
 		up = h.doubt()
 	}
 	if err := h.await(ctx, up); err != nil {
@@ -226,8 +225,8 @@ func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
 	return h.listenOn(ctx, conn) == nil
 }
 
-// connect connects as before. Suppose that the password or certificate was replaced since,
-// so the server refuses it. Then it connects as the pool of one of the drivers does now.
+// connect connects as before. If the server refuses that, because the password or certificate was replaced
+// since, connect connects as the pool of one of the drivers does now.
 func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := connectTo(ctx, h.config, h.last, pgx.ConnectConfig, closeConn)
 	if err == nil || !refusesUs(err) {

@@ -9,12 +9,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -43,47 +39,33 @@ func (l lines) await(t *testing.T, text string) {
 	}
 }
 
-// pools makes pools of a role that may log in for now, and locks over them.
+// pools makes locks over pools of a role that may log in for now.
 type pools struct {
 	*testing.T
-	admin  *sql.DB
-	config *pgx.ConnConfig
-	log    lines
-	user   atomic.Value // who the pools log in as from now on
+	admin *sql.DB
+	url   string
+	log   lines
 }
 
 func newPools(t *testing.T) *pools {
 	server := testserver.StartPostgres(t)
 	p := &pools{T: t, admin: openDB(t, server), log: make(lines, 100)}
-	for _, role := range []string{"one", "two"} {
-		exec(t, p.admin, "CREATE ROLE "+role+" LOGIN")
-		exec(t, p.admin, "GRANT ALL ON SCHEMA public TO "+role)
-	}
-	var err error
-	if p.config, err = pgx.ParseConfig(server.URL("postgres")); err != nil {
-		t.Fatal(err)
-	}
-	p.config.User = "one"
-	p.user.Store("one")
+	p.url = strings.Replace(server.URL("postgres"), "postgres@", "one@", 1)
+	exec(t, p.admin, "CREATE ROLE one LOGIN")
+	exec(t, p.admin, "GRANT ALL ON SCHEMA public TO one")
 	return p
 }
 
 // open returns locks whose poll is longer than the test.
 func (p *pools) open() *holdfast.Client {
 	p.Helper()
-	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(func(_ context.Context, c *pgx.ConnConfig) error {
-		c.User = p.user.Load().(string)
-		return nil
-	}))
+	db, err := sql.Open("pgx", p.url)
+	must(p, err)
 	p.Cleanup(func() { db.Close() })
 	d, err := New(p.Context(), db, &sqllock.Options{Poll: time.Minute, Log: slog.New(slog.NewTextHandler(p.log, nil))})
-	if err != nil {
-		p.Fatal(err)
-	}
+	must(p, err)
 	c, err := holdfast.New(d, nil)
-	if err != nil {
-		p.Fatal(err)
-	}
+	must(p, err)
 	p.Cleanup(func() { c.Close() })
 	return c
 }
@@ -95,69 +77,18 @@ func (p *pools) dropListener() {
 	exec(p.T, p.admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
 }
 
-// handOver lets b wait for a name that a releases. It must not wait for its poll.
-func (p *pools) handOver(a, b *holdfast.Client) {
-	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), 20*time.Second)
-	defer cancel()
-	first, err := a.Mutex("n", nil).Acquire(ctx)
-	if err != nil {
-		p.Fatal(err)
-	}
-	waiting := make(chan error, 1)
-	go func() {
-		next, err := b.Mutex("n", nil).Acquire(ctx)
-		if err == nil {
-			err = next.Release()
-		}
-		waiting <- err
-	}()
-	for info := (holdfast.Info{}); len(info.Waiters) == 0; {
-		if info, err = a.Inspect(ctx, "n"); err != nil {
-			p.Fatal(err)
-		}
-	}
-	if err := first.Release(); err != nil {
-		p.Fatal(err)
-	}
-	if err := <-waiting; err != nil {
-		p.Errorf("P7: a waiter that gets no notification is not polled for: %v", err)
-	}
-}
-
 // TestListenerLost: the connection that listens is lost and cannot be made again. The driver
 // logs that, and polls for its waiters until there is a connection again.
 func TestListenerLost(t *testing.T) {
 	p := newPools(t)
 	a, b := p.open(), p.open()
-	p.handOver(a, b)
+	handOver(t, []*holdfast.Client{a, b})
 	p.dropListener()
 	p.log.await(t, "do not arrive any more")
-	p.handOver(a, b)
+	handOver(t, []*holdfast.Client{a, b})
 	exec(t, p.admin, "ALTER ROLE one LOGIN")
 	p.log.await(t, "arrive again")
-	p.handOver(a, b)
-}
-
-// TestListenerFollowsThePool: the pool logs in anew with what BeforeConnect says then, as
-// with tokens that end; so does the connection that listens.
-func TestListenerFollowsThePool(t *testing.T) {
-	p := newPools(t)
-	a, b := p.open(), p.open()
-	exec(t, p.admin, "ALTER ROLE two SUPERUSER") // the tables are role one's
-	p.user.Store("two")
-	p.dropListener()
-	for end := time.Now().Add(20 * time.Second); ; {
-		var user string
-		err := p.admin.QueryRow("SELECT usename FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&user)
-		if err == nil && user == "two" {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%q listens (%v), though the pool connects as another now", user, err)
-		}
-	}
-	p.handOver(a, b)
+	handOver(t, []*holdfast.Client{a, b})
 }
 
 // TestDoubtedListener: drivers come while notifications arrive all the time, as for a crowd. Each makes
@@ -167,9 +98,7 @@ func TestDoubtedListener(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	db := openDB(t, server)
 	config, err := configOf(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listening := func() (channel string, stop func()) {
 		t.Helper()
 		channel, stop, err := libraryFor(config).Listen(t.Context(), func(string) {})
@@ -203,9 +132,7 @@ func TestListenerOfNobody(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	db := openDB(t, server)
 	config, err := configOf(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		library := libraryFor(config)

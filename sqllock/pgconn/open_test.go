@@ -12,13 +12,9 @@ import (
 
 func TestParse(t *testing.T) {
 	u, err := driver.ParseURL("postgres://u:p%2F@example.org:1234/app?sslmode=disable&hf.tables=app_locks&connect_timeout=7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, o, err := parse(u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if config.Host != "example.org" || config.Port != 1234 || config.User != "u" || config.Password != "p/" || config.Database != "app" ||
 		config.ConnectTimeout != 7*time.Second || config.TLSConfig != nil || config.RuntimeParams["hf.tables"] != "" {
 		t.Errorf("%+v", config)
@@ -46,9 +42,7 @@ func TestParseSeveralHosts(t *testing.T) {
 		"postgresql://u@a,b/app?target_session_attrs=read-write&sslmode=prefer": {"a:5432 a:5432 b:5432 b:5432", true, dialEachTimeout},
 	} {
 		u, err := driver.ParseURL(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config, _, err := parse(u)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
@@ -76,9 +70,7 @@ func TestParseRefuses(t *testing.T) {
 		"postgres://u:s3cret@h/app?target_session_attrs=read-write-please": "does not understand",
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, err := parse(u); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error %v does not say %q, or shows a password", raw, err, says)
 		}

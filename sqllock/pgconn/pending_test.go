@@ -12,15 +12,11 @@ import (
 func TestPending(t *testing.T) {
 	server := shared(t)
 	db, err := sql.Open("pgx", server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	d, err := New(t.Context(), db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	other := dial(t, server, nil)
 	defer other.Close()
@@ -30,9 +26,7 @@ func TestPending(t *testing.T) {
 		}
 	})
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	if pending(t.Context(), conn) {
 		t.Error("a new connection is taken for one in a transaction")

@@ -19,57 +19,39 @@ import (
 // TestSchema: roles with different search_paths do not make a store each, by accident.
 func TestSchema(t *testing.T) {
 	server := testserver.StartPostgres(t)
-	admin, err := sql.Open("pgx", server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
-	exec := func(text string) {
-		t.Helper()
-		if _, err := admin.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec(`CREATE SCHEMA one; CREATE SCHEMA "Two""2"; CREATE ROLE one LOGIN SUPERUSER; CREATE ROLE two LOGIN SUPERUSER;
+	admin := openDB(t, server)
+	exec(t, admin, `CREATE SCHEMA one; CREATE SCHEMA "Two""2"; CREATE ROLE one LOGIN SUPERUSER; CREATE ROLE two LOGIN SUPERUSER;
 		ALTER ROLE one SET search_path = one; ALTER ROLE two SET search_path = "Two""2"`)
 	as := func(role, params string) string {
 		return strings.Replace(server.URL("postgres"), "postgres@", role+"@", 1) + params
 	}
 	open := func(role, params string) (driver.Driver, error) {
-		u, err := driver.ParseURL(as(role, params))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := driver.Open(t.Context(), u)
+		d, err := openURL(t.Context(), as(role, params))
 		if err == nil {
 			t.Cleanup(func() { d.Close() })
 		}
 		return d, err
 	}
 	one, err := open("one", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := open("two", ""); err == nil {
 		t.Error("P1: a second store was made for a role with another search_path")
 	} else if !strings.Contains(err.Error(), "schema one has the table holdfast_meta") || !strings.Contains(err.Error(), "hf.tables=SCHEMA.holdfast") {
 		t.Errorf("the error does not say where the other tables are: %v", err)
 	}
 	two, err := open("two", "&hf.tables=one.holdfast")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if one.Caps().Store != two.Caps().Store {
 		t.Errorf("a URL names the schema, and leads to the store %s, not %s", two.Caps().Store, one.Caps().Store)
 	}
 
 	// A role's search_path changes while its client runs.
-	exec("ALTER ROLE one SET search_path = public")
-	exec(sqllock.Postgres.Schema(""))
+	exec(t, admin, "ALTER ROLE one SET search_path = public")
+	exec(t, admin, sqllock.Postgres.Schema(""))
 	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "one", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'one'")
+	exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'one'")
 	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "later", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: after a change of search_path a name is granted twice: %v", err)
 	}
@@ -77,14 +59,10 @@ func TestSchema(t *testing.T) {
 	// Two stores are there now, whoever has made them.
 	var log bytes.Buffer
 	db, err := sql.Open("pgx", as("postgres", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	d, err := New(t.Context(), db, &sqllock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.Close()
 	if text := log.String(); !strings.Contains(text, "used=public") || !strings.Contains(text, "others=[one]") {
 		t.Errorf("the log does not tell of the other tables: %s", text)
@@ -94,29 +72,17 @@ func TestSchema(t *testing.T) {
 // TestSchemasTogether: of roles that come first at the same time, one makes the tables.
 func TestSchemasTogether(t *testing.T) {
 	server := testserver.StartPostgres(t)
-	admin, err := sql.Open("pgx", server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := openDB(t, server)
 	const roles = 6
 	for i := range roles {
-		if _, err := admin.ExecContext(t.Context(), fmt.Sprintf(
-			"CREATE SCHEMA s%d; CREATE ROLE r%[1]d LOGIN SUPERUSER; ALTER ROLE r%[1]d SET search_path = s%[1]d", i)); err != nil {
-			t.Fatal(err)
-		}
+		exec(t, admin, fmt.Sprintf("CREATE SCHEMA s%d; CREATE ROLE r%[1]d LOGIN SUPERUSER; ALTER ROLE r%[1]d SET search_path = s%[1]d", i))
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	opened := 0
 	for i := range roles {
 		wg.Go(func() {
-			u, err := driver.ParseURL(strings.Replace(server.URL("postgres"), "postgres@", fmt.Sprintf("r%d@", i), 1))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if d, err := driver.Open(t.Context(), u); err == nil {
+			if d, err := openURL(t.Context(), strings.Replace(server.URL("postgres"), "postgres@", fmt.Sprintf("r%d@", i), 1)); err == nil {
 				d.Close()
 				mu.Lock()
 				opened++

@@ -18,15 +18,11 @@ func TestSocket(t *testing.T) {
 	_, port, _ := net.SplitHostPort(server.Addr)
 	params := url.Values{"host": {filepath.Dir(server.Dir)}, "port": {port}}
 	u, err := driver.ParseURL("postgres://postgres@/postgres?" + params.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := driver.Open(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
-	if !d.Caps().Ops.Has(driver.OpNotify) {
+	if d.(driver.Notifier).Losses() == nil {
 		t.Error("notifications do not arrive over the socket")
 	}
 	other := dial(t, server, nil)
@@ -49,9 +45,7 @@ func TestSocketForms(t *testing.T) {
 		"postgres://u:s3cret@/app?host=run/postgresql", "postgres://u:s3cret@/app?host=/run/postgresql/.s.PGSQL.5432",
 	} {
 		u, err := driver.ParseURL(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, err := parse(u); err == nil || !strings.Contains(err.Error(), "?host=/run/postgresql") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error %v does not say what is right, or shows a password", raw, err)
 		}

@@ -4,68 +4,48 @@ package sqliteconn
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/busytest"
 	"github.com/holdfastlock/holdfast/sqllock"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
 // TestBusy: a busy client keeps its leases, though there is one writer at a time.
 func TestBusy(t *testing.T) {
-	d, err := openURL(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "locks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sqltest.Busy(t, d)
+	url := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
+	busytest.Run(t, func(time.Duration) {}, func() *holdfast.Client {
+		locks, err := holdfast.Open(t.Context(), url)
+		must(t, err)
+		return locks
+	})
 }
 
 // TestFullPool: renewals and releases have a connection even if an application has all others.
 func TestFullPool(t *testing.T) {
-	open := func(t *testing.T, connections int) (*sql.DB, driver.Driver) {
-		db := openDB(t, filepath.Join(t.TempDir(), "locks.db"))
-		db.SetMaxOpenConns(connections)
-		d, err := New(t.Context(), db, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		return db, d
-	}
-	t.Run("full", func(t *testing.T) {
-		db, d := open(t, 4)
-		sqltest.FullPool(t, db, d, nil)
-	})
-	t.Run("given back", func(t *testing.T) {
-		db, d := open(t, 4)
-		sqltest.GivenBack(t, db, d)
-	})
-	t.Run("one connection", func(t *testing.T) {
-		db, d := open(t, 1)
-		sqltest.RenewalFirst(t, db, d)
-	})
+	db := openDB(t, filepath.Join(t.TempDir(), "locks.db"))
+	db.SetMaxOpenConns(4)
+	d, err := New(t.Context(), db, nil)
+	must(t, err)
+	defer d.Close()
+	sqltest.FullPool(t, db, d, nil)
 }
 
 // TestDeadlines: an ended context is told as such while another process writes.
 func TestDeadlines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	d, err := New(t.Context(), openDB(t, file), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	held, err := d.Try(t.Context(), driver.Request{Name: "held", Owner: "holder", TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := openDB(t, file).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)

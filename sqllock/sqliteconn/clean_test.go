@@ -17,9 +17,7 @@ import (
 func TestCleanMany(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "locks.db"))
 	d, err := New(t.Context(), db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	for _, name := range []string{"held", "closed", "used"} {
 		r := driver.Request{Name: name, Owner: "owner of " + name, TTL: 24 * time.Hour}
@@ -27,24 +25,18 @@ func TestCleanMany(t *testing.T) {
 			r.MinHold = 24 * time.Hour
 		}
 		g, err := d.Try(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if name == "held" {
 			continue
 		}
-		if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Release(t.Context(), []driver.Grant{g})[0])
 	}
 	old := time.Now().Add(-2 * time.Hour).UnixMicro()
 	if _, err := db.Exec("UPDATE holdfast_locks SET version = ? WHERE name <> 'used'", old); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 2000 {
 		owner, ended := "", int64(0)
 		if i%2 == 0 { // nobody has used the name since it expired
@@ -54,12 +46,8 @@ func TestCleanMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.(interface{ Clean(context.Context) error }).Clean(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit())
+	must(t, d.(interface{ Clean(context.Context) error }).Clean(t.Context()))
 	var names string
 	if err := db.QueryRow("SELECT group_concat(name, ' ') FROM (SELECT name FROM holdfast_locks ORDER BY name)").Scan(&names); err != nil || names != "closed held used" {
 		t.Errorf("P9: after cleaning there are the rows %.200q, %v", names, err)

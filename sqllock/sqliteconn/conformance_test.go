@@ -30,9 +30,7 @@ func TestConformance(t *testing.T) {
 func dial(t testing.TB, file string, change func(*sql.DB)) driver.Driver {
 	t.Helper()
 	db, err := Pool(DSN(file) + "&_pragma=synchronous(OFF)") // outlives the process, not the host
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if change != nil {
 		change(db)
 	}

@@ -13,12 +13,11 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-func init() { parts["fill"], parts["read"] = fill, read }
+func init() { parts["fill"] = fill }
 
-// fill uses a store whose disk is full for a while: with another file if there is one
-// to write, otherwise by this process's limit for files.
+// fill uses a store whose disk is full for a while.
 func fill(args []string) error {
-	file, ballast := args[0], args[1]
+	file := args[0]
 	signal.Ignore(syscall.SIGXFSZ)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -31,7 +30,7 @@ func fill(args []string) error {
 	if err != nil {
 		return err
 	}
-	empty, err := fillUp(file, ballast)
+	empty, err := fillUp(file)
 	if err != nil {
 		return err
 	}
@@ -60,32 +59,18 @@ func fill(args []string) error {
 	return errors.Join(d.Release(ctx, []driver.Grant{held, g})...)
 }
 
-// fillUp leaves no room and returns how to have some again.
-func fillUp(file, ballast string) (empty func() error, err error) {
-	if ballast == "" {
-		log, err := os.Stat(file + "-wal")
-		if err != nil {
-			return nil, err
-		}
-		var was syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
-			return nil, err
-		}
-		limit := syscall.Rlimit{Cur: uint64(log.Size() + 100), Max: was.Max}
-		return func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was) }, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
-	}
-	f, err := os.Create(ballast)
+// fillUp leaves no room, by this process's limit for files, and returns how to have some again.
+func fillUp(file string) (empty func() error, err error) {
+	log, err := os.Stat(file + "-wal")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	for err == nil {
-		_, err = f.Write(make([]byte, 512))
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
 		return nil, err
 	}
-	return func() error { return os.Remove(ballast) }, nil
+	limit := syscall.Rlimit{Cur: uint64(log.Size() + 100), Max: was.Max}
+	return func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was) }, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
 }
 
 // untilRefused takes holds until the store cannot keep another, and returns the
@@ -103,27 +88,4 @@ func untilRefused(ctx context.Context, d driver.Driver) (driver.Grant, error) {
 		}
 	}
 	return driver.Grant{}, errors.New("all were granted")
-}
-
-// read uses a file that it may not write, as nobody if it is root.
-func read(args []string) error {
-	if os.Getuid() == 0 {
-		if err := syscall.Setuid(65534); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	d, err := openURL(ctx, "sqlite://"+args[0])
-	if err == nil {
-		defer d.Close()
-		_, err = d.Try(ctx, driver.Request{Name: "n", Owner: "o", TTL: time.Minute})
-	}
-	if err == nil || ctx.Err() != nil || errors.Is(err, driver.ErrUncertain) {
-		return fmt.Errorf("a file that may not be written: %w, and %w", err, ctx.Err())
-	}
-	if s := err.Error(); !strings.Contains(s, "readonly") && !strings.Contains(s, "unable to open") {
-		return fmt.Errorf("the error does not say why: %w", err)
-	}
-	return nil
 }

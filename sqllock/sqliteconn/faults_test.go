@@ -13,30 +13,41 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
+
+// must ends the test at an error.
+var must = testserver.Must
 
 // TestReadOnly: what cannot be written is an error that says so, at once.
 func TestReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
-	if err := dial(t, file, nil).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dial(t, file, nil).Close())
 	db, err := sql.Open("sqlite", DSN(file)+"&_pragma=query_only(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	d, err := New(t.Context(), db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	r := driver.Request{Name: "n", Owner: "o", TTL: time.Minute}
 	if _, err := d.Try(t.Context(), r); err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "readonly") {
 		t.Errorf("Try in a read-only database returned %v", err)
 	}
-	if info, err := d.(driver.Inspector).Inspect(t.Context(), "n"); err != nil || !info.Idle() {
+	if info, err := d.(driver.Operator).Inspect(t.Context(), "n"); err != nil || !info.Idle() {
 		t.Errorf("Inspect in a read-only database: %+v, %v", info, err)
+	}
+}
+
+// TestDowngradeOfAClaim: the TTL of a downgraded hold runs again, so its grant is no claim, which would be shorter (P7).
+func TestDowngradeOfAClaim(t *testing.T) {
+	d := dial(t, filepath.Join(t.TempDir(), "locks.db"), nil)
+	defer d.Close()
+	g, err := d.Try(t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Minute})
+	must(t, err)
+	g.Claim = true // as of a waiter that was granted the name
+	shared, err := d.(driver.Downgrader).Downgrade(t.Context(), g)
+	if err != nil || shared.Claim || shared.Valid != g.TTL {
+		t.Errorf("P7: a claim was downgraded to %+v, %v", shared, err)
 	}
 }
 

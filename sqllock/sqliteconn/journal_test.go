@@ -20,25 +20,19 @@ func TestReaderInTheWay(t *testing.T) {
 	dsn := "file:" + filepath.Join(t.TempDir(), "locks.db") + "?_pragma=busy_timeout(1)&_pragma=journal_mode(DELETE)"
 	open := func() *sql.DB {
 		db, err := sql.Open("sqlite", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { db.Close() })
 		return db
 	}
 	d, err := New(t.Context(), open(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	reader := open()
 	read := func() *sql.Tx {
 		t.Helper()
 		for {
 			tx, err := reader.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var n int
 			if err = tx.QueryRow("SELECT count(*) FROM holdfast_locks").Scan(&n); err == nil {
 				return tx
@@ -72,17 +66,13 @@ func TestReaderInTheWay(t *testing.T) {
 		t.Error("the reader is not in the way: nothing is tested")
 	case <-time.After(50 * time.Millisecond):
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback())
 	<-done
 	tx = read()
 	released := make(chan error, 1)
 	go func() { released <- d.Release(t.Context(), []driver.Grant{g})[0] }()
 	time.Sleep(20 * time.Millisecond) // most likely the release is under way
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback())
 	if err := <-released; err != nil {
 		t.Errorf("P4: Release while somebody reads for a moment: %v", err)
 	}

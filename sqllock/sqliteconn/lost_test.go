@@ -15,13 +15,9 @@ import (
 func TestLostMeanwhile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	connector, err := sqlite.NewConnector(DSN(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	admin, err := sql.Open("sqlite", DSN(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer admin.Close()
 	sqltest.LostMeanwhile(t, connector, func(db *sql.DB) (driver.Driver, error) { return New(t.Context(), db, nil) }, func(name string) {
 		if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET expires = 1 WHERE name = ?", name); err != nil {

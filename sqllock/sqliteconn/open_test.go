@@ -17,9 +17,7 @@ func TestParseRefuses(t *testing.T) {
 		"sqlite:///a.db?hf.table=x": `"hf.table"`,
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, err := parse(u); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error %v does not say %q, or shows a password", raw, err, says)
 		}
@@ -29,9 +27,7 @@ func TestParseRefuses(t *testing.T) {
 // TestAwkwardFile: what means something in a URL is part of a file's name.
 func TestAwkwardFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a?b #c%20&_pragma=x.db")
-	if err := dial(t, file, nil).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dial(t, file, nil).Close())
 	if found, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "*.db")); len(found) != 1 || found[0] != file {
 		t.Errorf("the files are %q", found)
 	}

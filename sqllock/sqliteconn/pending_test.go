@@ -16,15 +16,11 @@ func TestPending(t *testing.T) {
 			dsn := DSN(filepath.Join(t.TempDir(), "locks.db"))
 			open := func(connections int) (*sql.DB, driver.Driver) {
 				db, err := sql.Open("sqlite", dsn)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { db.Close() })
 				db.SetMaxOpenConns(connections)
 				d, err := New(t.Context(), db, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { d.Close() })
 				return db, d
 			}

@@ -12,15 +12,11 @@ import (
 func TestReadOnlyConnection(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	db, err := sql.Open("sqlite", DSN(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	d, err := New(t.Context(), db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	other := dial(t, file, nil)
 	defer other.Close()

@@ -3,9 +3,6 @@
 package sqliteconn
 
 import (
-	"context"
-	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -16,55 +13,33 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
 // syncLog checks what the connections of a pool write while their commits are not synced.
 type syncLog struct {
-	sqldriver.Connector
 	t *testing.T
 
 	mu       sync.Mutex
-	unsynced map[*syncConn]bool
+	unsynced map[any]bool
 	places   int  // statements that were not synced
 	refuse   bool // the next connection that is to sync again fails
 	refused  int
 }
 
-// Connect implements driver.Connector.
-func (l *syncLog) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	inner, err := l.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &syncConn{inner.(*conn), l}, nil
-}
-
-type syncConn struct {
-	*conn
-	log *syncLog
-}
-
-// ExecContext implements driver.ExecerContext.
-func (c *syncConn) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	if err := c.log.note(c, text); err != nil {
-		return nil, err
-	}
-	return c.conn.ExecContext(ctx, text, args)
-}
-
-func (l *syncLog) note(c *syncConn, text string) error {
+func (l *syncLog) before(conn any, text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case text == "PRAGMA synchronous = NORMAL":
-		l.unsynced[c] = true
+		l.unsynced[conn] = true
 	case strings.HasPrefix(text, "PRAGMA synchronous ="):
 		if l.refuse {
 			l.refused, l.refuse = l.refused+1, false
 			return errors.New("refused by the test")
 		}
-		delete(l.unsynced, c)
-	case !l.unsynced[c]:
+		delete(l.unsynced, conn)
+	case !l.unsynced[conn], strings.HasPrefix(text, "SELECT"):
 	case strings.HasPrefix(text, "INSERT INTO holdfast_places"), strings.HasPrefix(text, "UPDATE holdfast_places"):
 		l.places++
 	default:
@@ -78,25 +53,18 @@ func (l *syncLog) note(c *syncConn, text string) error {
 func TestUnsynced(t *testing.T) {
 	t.Parallel()
 	inner, err := sqlite.NewConnector(DSN(filepath.Join(t.TempDir(), "locks.db")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &syncLog{Connector: connector{inner}, t: t, unsynced: map[*syncConn]bool{}}
-	db := sql.OpenDB(l)
-	defer db.Close()
+	must(t, err)
+	l := &syncLog{t: t, unsynced: map[any]bool{}}
+	db := (&sqltest.Hook{Connector: connector{inner}, Before: l.before}).Open(t)
 	db.SetMaxOpenConns(2)
 	d, err := New(t.Context(), db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	request := func(owner string) driver.Request {
 		return driver.Request{Name: "n", Owner: owner, TTL: time.Minute}
 	}
 	held, err := d.Try(t.Context(), request("holder"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q := d.(driver.Queuer)
 	for range 2 { // they take places, and confirm them
 		for _, owner := range []string{"a", "b", "c"} {
@@ -113,17 +81,9 @@ func TestUnsynced(t *testing.T) {
 		t.Errorf("%d statements were not synced, %d connections could not be told to sync: nothing is tested", l.places, l.refused)
 	}
 	l.mu.Unlock()
-	if err := d.Renew(t.Context(), []driver.Grant{held})[0].Err; err != nil {
-		t.Error(err)
-	}
-	if err := d.Release(t.Context(), []driver.Grant{held})[0]; err != nil {
-		t.Error(err)
-	}
+	must(t, d.Renew(t.Context(), []driver.Grant{held})[0].Err)
+	must(t, d.Release(t.Context(), []driver.Grant{held})[0])
 	g, err := q.Wait(t.Context(), request("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Error(err)
-	}
+	must(t, err)
+	must(t, d.Release(t.Context(), []driver.Grant{g})[0])
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // TestStoppedWriter: a process that is stopped while it has the lock for which the processes line up
@@ -20,15 +20,13 @@ func TestStoppedWriter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	d := dial(t, file, nil)
 	info, err := os.Stat(file + "-writers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if of, err := os.Stat(file); err != nil || of.Mode() != info.Mode() {
 		t.Errorf("the mode of the file is %v, not that of the SQLite file: %v", info.Mode(), err)
 	}
-	other := sqltest.StartChild(t, "writer", file+"-writers")
+	other := testserver.StartChild(t, "writer", file+"-writers")
 	other.Expect("locked")
-	other.Stop()
+	other.Signal(syscall.SIGSTOP)
 	start := time.Now()
 	g, err := d.Try(t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Minute})
 	if took, poll := time.Since(start), d.Caps().PollInterval(); err != nil || took > 2*poll {
@@ -38,16 +36,12 @@ func TestStoppedWriter(t *testing.T) {
 	}
 	start = time.Now()
 	for range 20 { // half a poll each would be ten seconds
-		if err := d.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Renew(t.Context(), []driver.Grant{g})[0].Err)
 	}
 	if took := time.Since(start); took > 7*time.Second {
 		t.Errorf("P7: twenty renewals beside a stopped writer took %v", took)
 	}
-	if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Error(err)
-	}
+	must(t, d.Release(t.Context(), []driver.Grant{g})[0])
 }
 
 // TestForeignWriterFile: what somebody else has put in the place of the file is neither followed nor
@@ -67,18 +61,14 @@ func TestForeignWriterFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			file, target := filepath.Join(dir, "locks.db"), filepath.Join(dir, "target")
-			if err := plant(target, file+"-writers"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, plant(target, file+"-writers"))
 			if name == "hard link" { // a lock of its own that is not to matter
-				other := sqltest.StartChild(t, "writer", target)
+				other := testserver.StartChild(t, "writer", target)
 				other.Expect("locked")
 			}
 			d := dial(t, file, nil)
 			g, err := d.Try(t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
 				t.Error(err)
 			}

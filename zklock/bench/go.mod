@@ -14,4 +14,7 @@ require (
 	github.com/holdfastlock/holdfast/zklock v0.0.0
 )
 
-require github.com/holdfastlock/holdfast/drivertest v0.0.0 // indirect
+require (
+	github.com/holdfastlock/holdfast/drivertest v0.0.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+)

@@ -66,9 +66,7 @@ func TestAnyServer(t *testing.T) {
 func beside(t *testing.T, one, two *holdfast.Client, ttl time.Duration, spoil, heal func()) bool {
 	t.Helper()
 	first, err := one.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop, stopped, holds := make(chan struct{}), make(chan struct{}), make(chan faults.Hold, 2)
 	go func() {
 		defer close(stopped)
@@ -86,9 +84,7 @@ func beside(t *testing.T, one, two *holdfast.Client, ttl time.Duration, spoil, h
 	go func() { holds <- faults.Watch(first, stop, nil) }()
 	spoil()
 	second, err := two.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if second.Token() <= first.Token() {
 		t.Errorf("P3: token %d after %d", second.Token(), first.Token())
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
+// must ends the test at an error.
+var must = testserver.Must
+
 func TestMain(m *testing.M) { faults.Main(m) }
 
 func url(addr string) string { return "zk://" + addr }

@@ -28,28 +28,17 @@ const requestTimeout = 5 * time.Second
 // connection returns the client's connection, and makes one if there is none.
 func (c *Client) connection(ctx context.Context) (*rpc.Client, error) {
 	c.mu.Lock()
-	conn, closed := c.conn, c.closed
-	c.mu.Unlock()
-	if closed {
+	defer c.mu.Unlock()
+	if c.closed {
 		return nil, driver.ErrClosed
 	}
-	if conn != nil {
-		return conn, nil
-	}
-	made, err := new(net.Dialer).DialContext(ctx, "tcp", c.addr)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.conn != nil { // meanwhile
-		made.Close()
-		if c.closed {
-			return nil, driver.ErrClosed
+	if c.conn == nil {
+		made, err := new(net.Dialer).DialContext(ctx, "tcp", c.addr)
+		if err != nil {
+			return nil, err
 		}
-		return c.conn, nil
+		c.conn = rpc.NewClient(made)
 	}
-	c.conn = rpc.NewClient(made)
 	return c.conn, nil
 }
 
@@ -109,7 +98,7 @@ func (c *Client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	renewals := make([]driver.Renewal, len(grants))
 	since := driver.HostClock.Now()
 	reply := &[]bool{}
-	_, err := c.call(ctx, "Renew", bare(grants), reply)
+	_, err := c.call(ctx, "Renew", grants, reply)
 	for i, g := range grants {
 		switch {
 		case err != nil:
@@ -123,21 +112,11 @@ func (c *Client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	return renewals
 }
 
-// bare copies grants without the fields that are not sent.
-func bare(grants []driver.Grant) []driver.Grant {
-	sent := make([]driver.Grant, len(grants))
-	for i, g := range grants {
-		g.Since, g.Handle = 0, nil
-		sent[i] = g
-	}
-	return sent
-}
-
 // Release implements driver.Driver.
 func (c *Client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	reply := &[]bool{}
-	_, err := c.call(ctx, "Release", bare(grants), reply)
+	_, err := c.call(ctx, "Release", grants, reply)
 	for i, g := range grants {
 		if err != nil {
 			errs[i] = err

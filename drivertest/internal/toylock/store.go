@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"io"
+	"io/fs"
 	"net"
 	"net/rpc"
 	"os"
@@ -23,49 +23,40 @@ type Hold struct {
 	Closed time.Time // the name is closed until then, held or not
 }
 
-// live reports whether its owner still has it.
-func (h *Hold) live(now time.Time) bool { return now.Before(h.Ends) }
-
-// Change is one change of the store, as it is written to the file.
-type Change struct {
-	ID        string    // of the store, in its first change
-	Name      string    // is held, closed or free from now on
-	Hold      *Hold     // nil: the name is free
-	Tombstone string    // an owner whose requests are refused from now on
-	Until     time.Time // when the tombstone expires
+// of reports whether an owner has the hold.
+func (h *Hold) of(owner string, now time.Time) bool {
+	return h != nil && h.Owner == owner && now.Before(h.Ends)
 }
 
-// Store is the server. Clients call its exported methods.
+// start starts the TTL. If the holder vanishes, the name stays closed for the lock-delay after that, and until the
+// minimum hold is over.
+func (h *Hold) start(now time.Time) {
+	h.Ends = now.Add(h.TTL)
+	h.Closed = h.Ends.Add(h.LockDelay)
+	if least := h.Taken.Add(h.MinHold); h.Closed.Before(least) {
+		h.Closed = least
+	}
+}
+
+// Store is the server. Clients call its exported methods. Its exported fields are in the file.
 type Store struct {
-	mu         sync.Mutex
-	file       *os.File
-	id         string
-	last       driver.Token
-	holds      map[string]*Hold
-	tombstones map[string]time.Time // by owner: when each expires
+	mu   sync.Mutex
+	file string
+
+	ID         string
+	Last       driver.Token
+	Holds      map[string]*Hold
+	Tombstones map[string]time.Time // by owner: when each expires
 }
 
 // Serve serves the store in a file to all clients that connect.
 func Serve(l net.Listener, file string) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	s := &Store{file: f, holds: map[string]*Hold{}, tombstones: map[string]time.Time{}}
-	var changes []Change
-	for d := json.NewDecoder(f); err == nil; err = d.Decode(&changes) {
-		for _, c := range changes {
-			s.apply(c)
-		}
-		changes = nil
-	}
-	if err != io.EOF {
-		return err
-	}
-	if s.id == "" {
-		err = s.change(Change{ID: rand.Text()})
-	} else {
-		err = nil
+	s := &Store{file: file, ID: rand.Text(), Holds: map[string]*Hold{}, Tombstones: map[string]time.Time{}}
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, s)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = s.save()
 	}
 	server := rpc.NewServer()
 	if err := errors.Join(err, server.RegisterName("Store", s)); err != nil {
@@ -75,36 +66,20 @@ func Serve(l net.Listener, file string) error {
 	return nil
 }
 
-// change writes changes to the file, and then makes them.
-func (s *Store) change(changes ...Change) error {
-	if err := json.NewEncoder(s.file).Encode(changes); err != nil {
+// save replaces the file, before a change is acknowledged.
+func (s *Store) save() error {
+	data, err := json.Marshal(s)
+	if err != nil {
 		return err
 	}
-	for _, c := range changes {
-		s.apply(c)
-	}
-	return nil
-}
-
-func (s *Store) apply(c Change) {
-	switch {
-	case c.ID != "":
-		s.id = c.ID
-	case c.Tombstone != "":
-		s.tombstones[c.Tombstone] = c.Until
-	case c.Hold == nil:
-		delete(s.holds, c.Name)
-	default:
-		s.holds[c.Name] = c.Hold
-		s.last = max(s.last, c.Hold.Token)
-	}
+	return errors.Join(os.WriteFile(s.file+".new", data, 0o600), os.Rename(s.file+".new", s.file))
 }
 
 // settle returns the hold that keeps a name from others, or nil if the name is free.
 func (s *Store) settle(name string, now time.Time) *Hold {
-	h := s.holds[name]
+	h := s.Holds[name]
 	if h != nil && !now.Before(h.Ends) && !now.Before(h.Closed) {
-		delete(s.holds, name)
+		delete(s.Holds, name)
 		return nil
 	}
 	return h
@@ -124,20 +99,22 @@ func (s *Store) Take(r driver.Request, reply *TakeReply) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if _, withdrawn := s.tombstones[r.Owner]; withdrawn {
-		reply.Withdrawn = true
+	if _, reply.Withdrawn = s.Tombstones[r.Owner]; reply.Withdrawn {
 		return nil
 	}
 	h := s.settle(r.Name, now)
-	if h != nil && (h.Owner != r.Owner || !h.live(now)) {
-		reply.Held, reply.Note, reply.Token, reply.ExpiresIn = true, h.Note, h.Token, h.Closed.Sub(now)
+	if h != nil && !h.of(r.Owner, now) {
+		*reply = TakeReply{Held: true, Note: h.Note, Token: h.Token, ExpiresIn: h.Closed.Sub(now)}
 		return nil
 	}
 	if h == nil {
-		h = &Hold{Request: r, Token: s.last + 1, Taken: now}
+		s.Last++
+		h = &Hold{Request: r, Token: s.Last, Taken: now}
+		s.Holds[r.Name] = h
 	}
+	h.start(now)
 	reply.Token = h.Token
-	return s.change(Change{Name: r.Name, Hold: h.started(now)})
+	return s.save()
 }
 
 // Renew starts the TTL of each hold again if its owner still has it.
@@ -145,16 +122,15 @@ func (s *Store) Renew(grants []driver.Grant, renewed *[]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	var changes []Change
 	for _, g := range grants {
 		h := s.settle(g.Name, now)
-		ok := h != nil && h.Owner == g.Owner && h.live(now)
+		ok := h.of(g.Owner, now)
 		if ok {
-			changes = append(changes, Change{Name: g.Name, Hold: h.started(now)})
+			h.start(now)
 		}
 		*renewed = append(*renewed, ok)
 	}
-	return s.change(changes...)
+	return s.save()
 }
 
 // tombstoneTTL is how long a tombstone lasts: no request can be under way for so long.
@@ -165,45 +141,31 @@ func (s *Store) Release(grants []driver.Grant, held *[]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	for owner, until := range s.tombstones {
+	for owner, until := range s.Tombstones {
 		if now.After(until) {
-			delete(s.tombstones, owner)
+			delete(s.Tombstones, owner)
 		}
 	}
-	var changes []Change
 	for _, g := range grants {
 		if g.Token == 0 || g.Stray {
-			changes = append(changes, Change{Tombstone: g.Owner, Until: now.Add(tombstoneTTL)})
+			s.Tombstones[g.Owner] = now.Add(tombstoneTTL)
 		}
 		h := s.settle(g.Name, now)
-		ok := h != nil && h.Owner == g.Owner && h.live(now)
+		ok := h.of(g.Owner, now)
 		if ok {
-			free := Change{Name: g.Name}
-			if least := h.Taken.Add(g.MinHold); g.MinHold > 0 && now.Before(least) {
-				closed := *h
-				closed.Ends, closed.Closed = now, least
-				free.Hold = &closed
+			h.Ends, h.Closed = now, now
+			if g.MinHold > 0 {
+				h.Closed = h.Taken.Add(g.MinHold)
 			}
-			changes = append(changes, free)
+			s.settle(g.Name, now)
 		}
 		*held = append(*held, ok)
 	}
-	return s.change(changes...)
-}
-
-// started returns a hold whose TTL starts now. If its holder vanishes, the name stays
-// closed for the lock-delay after that, and until the minimum hold is over.
-func (h Hold) started(now time.Time) *Hold {
-	h.Ends = now.Add(h.TTL)
-	h.Closed = h.Ends.Add(h.LockDelay)
-	if least := h.Taken.Add(h.MinHold); h.Closed.Before(least) {
-		h.Closed = least
-	}
-	return &h
+	return s.save()
 }
 
 // Hello tells a new client the store's id.
 func (s *Store) Hello(_ struct{}, id *string) error {
-	*id = s.id
+	*id = s.ID
 	return nil
 }

@@ -3,8 +3,6 @@ package quorum_test
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
-	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
@@ -85,7 +83,7 @@ func (w *world) nodeAlone(i int) uint64 {
 	for c := range w.clients {
 		cl := &w.client[c]
 		x := &cl.asked[i]
-		h := mix(2, int(x.kind), int(x.where), bit(x.lost), bit(n.holder != 0 && n.holder == cl.owner), int(cl.phase))
+		h := mix(2, int(x.kind), bit(x.answered), bit(n.holder != 0 && n.holder == cl.owner), int(cl.phase))
 		if cl.phase == trying {
 			h = mix(h, bit(cl.attempt.Given.Has(i)), bit(cl.attempt.Refused.Has(i)), int(cl.high[i]))
 		}
@@ -108,7 +106,7 @@ func (w *world) clientAlone(c int) uint64 {
 	h := mix(3, int(cl.phase), bit(cl.renewing), int(cl.attempts), int(cl.renewals), int(cl.missed), int(cl.token))
 	switch {
 	case cl.renewing:
-		h = mix(h, w.ago(c, cl.until), w.ago(c, cl.renewal.Sent), cl.renewal.Counted.Len(), cl.renewal.Gone.Len())
+		h = mix(h, w.ago(c, cl.until), w.ago(c, cl.renewal.Sent), cl.renewal.Counted.Len(), cl.renewal.Refused.Len())
 	case cl.phase == holding:
 		h = mix(h, w.ago(c, cl.until))
 	case cl.phase == trying:
@@ -144,7 +142,7 @@ func (w *world) text(b []byte, o order) []byte {
 		}
 	}
 	l := &w.left
-	b = append(b, byte(l.cancels), byte(l.losses), byte(l.late), byte(l.restarts), byte(l.forgets), byte(l.gains), byte(l.backs), byte(l.misses), byte(l.looks))
+	b = append(b, byte(l.cancels), byte(l.losses), byte(l.late), byte(l.forgets), byte(l.gains), byte(l.backs), byte(l.misses), byte(l.looks))
 	if w.ticks > 0 {
 		b = append(b, byte(w.now))
 	}
@@ -158,7 +156,7 @@ func (w *world) text(b []byte, o order) []byte {
 	}
 	for _, c := range o.clients {
 		for own := 1 + c*attempts; own < 1+(c+1)*attempts; own++ {
-			b = append(b, set(w.undo[own]), set(w.stray[own]))
+			b = append(b, set(w.stray[own]))
 		}
 		cl := &w.client[c]
 		b = append(b, byte(cl.phase), is[cl.owner], byte(cl.attempts), byte(cl.renewals), byte(cl.missed))
@@ -177,8 +175,8 @@ func (w *world) text(b []byte, o order) []byte {
 				}
 			}
 			x := &cl.asked[n]
-			b = append(b, byte(x.kind)|byte(x.where)<<4|byte(bit(x.lost))<<6)
-			if x.where == answered {
+			b = append(b, byte(x.kind)|byte(bit(x.answered))<<4)
+			if x.answered {
 				flags(x.reply.yes, x.reply.admitted)
 				b = append(b, byte(w.nodes[n].life)-byte(x.reply.life), byte(x.reply.token))
 			}
@@ -186,7 +184,7 @@ func (w *world) text(b []byte, o order) []byte {
 		if cl.phase == trying {
 			a := &cl.attempt
 			at(a.Sent)
-			b = append(b, byte(a.Phase), byte(a.Token), byte(cl.before), set(a.Given), set(a.Counted), set(a.Refused), set(a.Silent), set(a.Asked), set(a.Written), set(a.Unsure))
+			b = append(b, byte(a.Phase), byte(a.Token), byte(cl.before), set(a.Given), set(a.Counted), set(a.Refused), set(a.Silent), set(a.Asked), set(a.Written))
 			for _, n := range o.nodes {
 				b = append(b, byte(cl.high[n]))
 			}
@@ -198,25 +196,8 @@ func (w *world) text(b []byte, o order) []byte {
 		if flags(cl.renewing); cl.renewing {
 			r := &cl.renewal
 			at(r.Sent, r.Valid)
-			b = append(b, byte(r.Phase), set(r.Renewed), set(r.Counted), set(r.Gone), set(r.Later), set(r.Refused), set(r.Silent), set(r.Asked), set(r.Placed), set(r.Writing))
+			b = append(b, byte(r.Phase), set(r.Given), set(r.Counted), set(r.Refused), set(r.Silent), set(r.Asked))
 		}
 	}
 	return b
-}
-
-var names sync.Map // of steps, by what they are made of
-
-func named(format string, args ...any) string {
-	type key struct {
-		format string
-		args   [3]any
-	}
-	k := key{format: format}
-	copy(k.args[:], args)
-	if s, ok := names.Load(k); ok {
-		return s.(string)
-	}
-	s := fmt.Sprintf(format, args...)
-	names.Store(k, s)
-	return s
 }

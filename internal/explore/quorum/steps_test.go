@@ -39,26 +39,26 @@ func (w *world) clientSteps(c int, can func(string, func(*world))) {
 	cl := &w.client[c]
 	switch {
 	case cl.phase == idle && cl.attempts > 0:
-		can(named("client %d asks all nodes", c), func(w *world) { w.begin(c) })
+		can(fmt.Sprintf("client %d asks all nodes", c), func(w *world) { w.begin(c) })
 		if w.left.looks > 0 {
-			can(named("client %d hears from all nodes", c), func(w *world) { w.look(c) })
+			can(fmt.Sprintf("client %d hears from all nodes", c), func(w *world) { w.look(c) })
 		}
 	case cl.phase == trying && w.left.cancels > 0:
-		can(named("client %d gives up", c), func(w *world) {
+		can(fmt.Sprintf("client %d gives up", c), func(w *world) {
 			w.left.cancels--
 			w.do(c, 0, w.client[c].attempt.GiveUp())
 		})
 	case cl.phase == holding:
 		if w.release {
-			can(named("client %d releases", c), func(w *world) { w.end(c, w.rules.All()) })
+			can(fmt.Sprintf("client %d releases", c), func(w *world) { w.end(c) })
 		}
 		if w.believes(c) && cl.renewals > 0 && !(cl.renewing && cl.renewal.Phase == vote.Asking) {
-			can(named("client %d asks all nodes to renew", c), func(w *world) { w.renew(c) })
+			can(fmt.Sprintf("client %d asks all nodes to renew", c), func(w *world) { w.renew(c) })
 		}
 	}
 	for n := range nodes {
 		if m := cl.memory[n]; w.rules.MaxTTL != 0 && w.rules.Admit(m, w.at(c)) && m.Life == vote.Life(w.nodes[n].life) {
-			can(named("client %d admits node %d", c, n), func(w *world) {
+			can(fmt.Sprintf("client %d admits node %d", c, n), func(w *world) {
 				w.nodes[n].admitted, w.client[c].memory[n].Admitted = true, true
 			})
 		}
@@ -102,20 +102,19 @@ func (w *world) renew(c int) {
 func (w *world) forget(c int) {
 	cl := &w.client[c]
 	for n := range nodes {
-		if x := cl.asked[n]; x.where == under && (x.kind == ask || x.kind == restore) {
+		if x := cl.asked[n]; !x.answered && (x.kind == ask || x.kind == restore) {
 			w.stray[cl.owner] |= vote.Of(n)
 		}
 		cl.asked[n] = exchange{}
 	}
 }
 
-// end ends an attempt or a hold, which is withdrawn at some nodes.
-func (w *world) end(c int, at vote.Set) {
+// end ends an attempt or a hold. It is withdrawn at all nodes: see lateSteps.
+func (w *world) end(c int) {
 	cl := &w.client[c]
 	if w.forget(c); !w.strays {
 		w.stray[cl.owner] = 0
 	}
-	w.undo[cl.owner] |= at
 	*cl = client{attempts: cl.attempts, renewals: cl.renewals, missed: cl.missed, memory: cl.memory}
 }
 
@@ -139,7 +138,7 @@ func (w *world) do(c, n int, step vote.Step) {
 			w.grant(cl.token, cl.before)
 		}
 	case vote.Undo, vote.Lose:
-		w.end(c, step.Nodes)
+		w.end(c)
 	case vote.Extend:
 		if !w.believes(c) {
 			w.err = errors.New("P2: a renewal revives a hold that was over")
@@ -172,38 +171,31 @@ func (w *world) grant(token, before driver.Token) {
 // requestSteps are what can become of a client's request to a node.
 func (w *world) requestSteps(c, n int, can func(string, func(*world))) {
 	x := w.client[c].asked[n]
-	switch {
-	case x.kind == nothing:
-	case x.where == under:
-		can(named("node %[3]d executes the %[1]s of client %[2]d, and answers", kinds[x.kind], c, n), func(w *world) {
-			w.deliver(c, n, w.execute(c, n, x.kind))
-		})
-		if w.left.late > 0 {
-			can(named("node %[3]d executes the %[1]s of client %[2]d, and its answer is late", kinds[x.kind], c, n), func(w *world) {
-				w.left.late--
-				y := &w.client[c].asked[n]
-				y.reply, y.where = w.execute(c, n, x.kind), answered
-			})
-		}
-		if w.left.losses > 0 && !x.lost {
-			can(named("node %[3]d executes the %[1]s of client %[2]d, and its answer is lost", kinds[x.kind], c, n), func(w *world) {
-				w.left.losses--
-				w.execute(c, n, x.kind)
-				w.silence(c, n)
-			})
-		}
-	case x.where == answered:
-		can(named("the answer of node %[3]d to the %[1]s of client %[2]d arrives", kinds[x.kind], c, n), func(w *world) {
-			w.deliver(c, n, w.client[c].asked[n].reply)
-		})
-	case x.where == dead:
-		can(named("client %[2]d learns that its %[1]s to node %[3]d has failed", kinds[x.kind], c, n), func(w *world) { w.silence(c, n) })
+	if x.kind == nothing {
+		return
 	}
-	if x.kind != nothing && x.where != dead && !x.lost && w.left.late > 0 {
-		can(named("client %[2]d waits no more for the answer of node %[3]d to its %[1]s", kinds[x.kind], c, n), func(w *world) {
+	what := fmt.Sprintf("%s of client %d", kinds[x.kind], c)
+	if x.answered {
+		can(fmt.Sprintf("the answer of node %d to the %s arrives", n, what), func(w *world) { w.deliver(c, n, w.client[c].asked[n].reply) })
+		return
+	}
+	can(fmt.Sprintf("node %d executes the %s, and answers", n, what), func(w *world) { w.deliver(c, n, w.execute(c, n, x.kind)) })
+	if w.left.late > 0 {
+		can(fmt.Sprintf("node %d executes the %s, and its answer is late", n, what), func(w *world) {
 			w.left.late--
-			w.client[c].asked[n].lost = true
-			w.told(c, n, x.kind, nil)
+			y := &w.client[c].asked[n]
+			y.reply, y.answered = w.execute(c, n, x.kind), true
+		})
+	}
+	if w.left.losses > 0 {
+		can(fmt.Sprintf("node %d executes the %s, and its answer is lost", n, what), func(w *world) {
+			w.left.losses--
+			w.execute(c, n, x.kind)
+			w.silence(c, n)
+		})
+		can(fmt.Sprintf("the %s to node %d is lost", what, n), func(w *world) {
+			w.left.losses--
+			w.silence(c, n)
 		})
 	}
 }
@@ -228,31 +220,21 @@ func (w *world) silence(c, n int) {
 
 // told is the client's step after an answer, or without one.
 func (w *world) told(c, n int, kind kind, r *reply) {
-	cl := &w.client[c]
-	given, kept, yes, token := vote.Lost, vote.Unknown, false, driver.Token(0)
+	cl, now := &w.client[c], w.at(c)
+	reply := vote.Reply{Answer: vote.Lost, Memory: cl.memory[n]}
 	if r != nil {
-		yes, token = r.yes, r.token
-		if given, kept = vote.Refused, vote.Gone; yes {
-			given, kept = vote.Given, vote.Renewed
+		if reply.Answer, reply.Token = vote.Refused, r.token; r.yes {
+			reply.Answer = vote.Given
 		}
 	}
-	memory, now := cl.memory[n], w.at(c)
 	switch kind {
 	case ask:
-		if yes {
-			cl.high[n] = token
-		}
-		w.do(c, n, cl.attempt.Answer(n, given, memory, token, now))
-	case renew:
-		w.do(c, n, cl.renewal.Answer(n, kept, memory, now))
-	case restore:
-		w.do(c, n, cl.renewal.Restored(n, given, memory, now))
+		cl.high[n] = reply.Token
+		w.do(c, n, cl.attempt.Answer(n, reply, now))
 	case write:
-		if cl.renewing {
-			w.do(c, n, cl.renewal.Wrote(n, yes, now))
-		} else {
-			w.do(c, n, cl.attempt.Wrote(n, yes, now))
-		}
+		w.do(c, n, cl.attempt.Wrote(n, reply.Answer == vote.Given, now))
+	case renew:
+		w.do(c, n, cl.renewal.Answer(n, reply, now))
 	}
 }
 
@@ -269,12 +251,8 @@ func (w *world) execute(c, n int, kind kind) reply {
 			no.last = max(no.last, cl.token)
 		}
 	case write:
-		token := cl.token
-		if !cl.renewing {
-			token = cl.attempt.Token
-		}
 		if yes {
-			no.last = max(no.last, token)
+			no.last = max(no.last, cl.attempt.Token)
 		}
 	}
 	r := reply{yes: yes, life: no.life, admitted: no.admitted}
@@ -301,32 +279,20 @@ func (w *world) give(n int, o owner) bool {
 	return true
 }
 
-// lateSteps are what can become of an owner's withdrawal, and of requests that its client has forgotten.
+// lateSteps are what can become of requests that a client has forgotten, and of votes for what is over: each is
+// withdrawn at some time. World withdrawals shows that none is left.
 func (w *world) lateSteps(o owner, can func(string, func(*world))) {
 	for n := range nodes {
 		if w.stray[o].Has(n) {
-			can(named("the late request of owner %d comes to node %d", int(o), n), func(w *world) {
+			can(fmt.Sprintf("the late request of owner %d comes to node %d", int(o), n), func(w *world) {
 				w.stray[o] &^= vote.Of(n)
 				w.give(n, o)
 			})
 		}
-		if !w.undo[o].Has(n) {
-			continue
-		}
-		withdraw := func(w *world) {
-			w.stray[o] &^= vote.Of(n) // a tombstone refuses it
-			if no := &w.nodes[n]; no.holder == o {
-				no.holder = 0
-			}
-		}
-		can(named("the withdrawal of owner %d comes to node %d", int(o), n), func(w *world) {
-			withdraw(w)
-			w.undo[o] &^= vote.Of(n)
-		})
-		if w.left.losses > 0 {
-			can(named("the withdrawal of owner %d comes to node %d, and the answer is lost", int(o), n), func(w *world) {
-				withdraw(w)
-				w.left.losses--
+		if w.nodes[n].holder == o && w.over(o) {
+			can(fmt.Sprintf("the withdrawal of owner %d comes to node %d", int(o), n), func(w *world) {
+				w.stray[o] &^= vote.Of(n) // a tombstone refuses it
+				w.nodes[n].holder = 0
 			})
 		}
 	}
@@ -334,50 +300,27 @@ func (w *world) lateSteps(o owner, can func(string, func(*world))) {
 
 // nodeSteps are what can become of a node.
 func (w *world) nodeSteps(n int, can func(string, func(*world))) {
-	if w.left.restarts > 0 {
-		can(named("node %d restarts", n), func(w *world) {
-			w.left.restarts--
-			w.cut(n)
-		})
-	}
 	if w.left.forgets > 0 {
-		can(named("node %d restarts without its memory", n), func(w *world) {
+		can(fmt.Sprintf("node %d restarts without its memory", n), func(w *world) {
 			w.left.forgets-- // a request that waits for a connection comes to the new life
 			no := &w.nodes[n]
 			*no = node{life: no.life + 1, ahead: no.ahead}
 		})
 	}
 	if no := &w.nodes[n]; w.idle > 0 && no.holder == 0 && no.last > 0 && w.clock(n)*rate >= int(no.last)+w.idle*rate {
-		can(named("node %d forgets the name, which is idle", n), func(w *world) { w.nodes[n].last = 0 })
+		can(fmt.Sprintf("node %d forgets the name, which is idle", n), func(w *world) { w.nodes[n].last = 0 })
 	}
 	if w.left.gains > 0 && (w.jumps || w.wild || w.nodes[n].ahead == w.skew[n]) {
-		can(named("the clock of node %d gains a tick", n), func(w *world) {
+		can(fmt.Sprintf("the clock of node %d gains a tick", n), func(w *world) {
 			w.left.gains--
 			w.nodes[n].ahead++
 		})
 	}
 	if w.left.backs > 0 && (w.jumps || w.wild || w.nodes[n].ahead > w.skew[n]) {
-		can(named("the clock of node %d is set back by a tick", n), func(w *world) {
+		can(fmt.Sprintf("the clock of node %d is set back by a tick", n), func(w *world) {
 			w.left.backs--
 			w.nodes[n].ahead--
 		})
-	}
-}
-
-// cut ends the requests that are on their way to a node. Answers still arrive.
-func (w *world) cut(n int) {
-	for c := range w.clients {
-		x := &w.client[c].asked[n]
-		switch {
-		case x.kind == nothing || x.where == answered:
-		case x.lost:
-			*x = exchange{}
-		default:
-			x.where = dead
-		}
-	}
-	for o := range w.stray {
-		w.stray[o] &^= vote.Of(n)
 	}
 }
 
@@ -389,7 +332,7 @@ func (w *world) timeSteps(can func(string, func(*world))) {
 	can("a tick passes", func(w *world) { w.now++ })
 	for c := range w.clients {
 		if w.left.misses > 0 && (w.jumps || w.wild || w.client[c].missed == 0) {
-			can(named("a tick passes, but not by the clock of client %d", c), func(w *world) {
+			can(fmt.Sprintf("a tick passes, but not by the clock of client %d", c), func(w *world) {
 				w.left.misses--
 				w.client[c].missed++
 				w.now++
@@ -421,7 +364,7 @@ func (w *world) tidy() {
 			cl.renewing, cl.renewal = false, vote.Renewal{}
 		}
 		if cl.phase == holding && cl.until < now && !(cl.renewing && cl.renewal.Phase == vote.Asking) {
-			w.end(c, w.rules.All())
+			w.end(c)
 		}
 		if cl.phase == idle && cl.attempts == 0 {
 			cl.memory = [nodes]vote.Memory{}
@@ -430,13 +373,6 @@ func (w *world) tidy() {
 			m := &cl.memory[i]
 			if m.Since = max(m.Since, ago(past)); m.Admitted || w.rules.MaxTTL == 0 {
 				m.Since = 0
-			}
-		}
-	}
-	for o := owner(1); o <= owners; o++ {
-		for n := range nodes {
-			if w.undo[o].Has(n) && w.nodes[n].holder != o && !w.stray[o].Has(n) {
-				w.undo[o] &^= vote.Of(n) // there is nothing to withdraw
 			}
 		}
 	}

@@ -10,7 +10,6 @@ package quorum_test
 
 import (
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"time"
@@ -57,9 +56,8 @@ type budget struct {
 	attempts int8 // of each client
 	renewals int8 // of each client
 	cancels  int8 // attempts that are given up before they are decided
-	losses   int8 // answers that clients do not wait for
+	losses   int8 // requests and answers that never come
 	late     int8 // answers that are on their way for a while
-	restarts int8 // nodes that restart with their memory
 	forgets  int8 // nodes that restart without
 	gains    int8 // ticks that a node's clock gains; each node's gains one at most, unless they jump
 	backs    int8 // times that a node's clock is set back by a tick
@@ -94,21 +92,11 @@ const (
 
 var kinds = [...]string{"", "request", "token", "renewal", "request to restore"}
 
-// where is how far a request has come.
-type where uint8
-
-const (
-	under    where = iota // on its way to the node
-	answered              // the answer is on its way
-	dead                  // it will never arrive, nor an answer
-)
-
 // exchange is a request to one node.
 type exchange struct {
-	kind  kind
-	where where
-	lost  bool // the client waits for its answer no more
-	reply reply
+	kind     kind
+	answered bool // the answer is on its way
+	reply    reply
 }
 
 // reply is what a node answers.
@@ -153,7 +141,6 @@ type world struct {
 	now     int // ticks since the beginning
 	nodes   [nodes]node
 	client  [most]client
-	undo    [owners + 1]vote.Set // nodes at which an owner is still to be withdrawn
 	stray   [owners + 1]vote.Set // nodes to which a request is on its way that its client has forgotten
 	granted driver.Token         // the highest so far
 	all     uint64               // all that were granted, where they are small
@@ -186,7 +173,7 @@ func (w *world) play(names ...string) *world {
 		steps := w.next()
 		i := slices.IndexFunc(steps, func(s explore.Step[*world]) bool { return s.Name == name })
 		if i < 0 {
-			panic(fmt.Sprintf("no such step: %s; %v", name, w))
+			panic("no such step: " + name)
 		}
 		w = steps[i].To
 	}
@@ -226,23 +213,5 @@ func (w *world) check() error {
 		}
 		believer = c
 	}
-	for i := range w.nodes {
-		if o := w.nodes[i].holder; o != 0 && w.over(o) && !w.undo[o].Has(i) {
-			return errors.New("P6: an attempt that is over and withdrawn has left a vote")
-		}
-	}
 	return nil
-}
-
-// String shows a world to people.
-func (w *world) String() string {
-	text := fmt.Sprintf("at %d:", w.now-past)
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		text += fmt.Sprintf(" node %d: owner %d until %d, token %d;", i, n.holder, n.expires-past, n.last)
-	}
-	for c := range w.clients {
-		text += fmt.Sprintf(" client %d: phase %d, believes %t;", c, w.client[c].phase, w.believes(c))
-	}
-	return text
 }

@@ -82,12 +82,6 @@ func wrong() map[string]*broken {
 		"at any server, a ping": {"P1: ", setup{
 			anyServer: true, prefix: byFollower, budget: budget{attempts: 1, drops: 1, connects: 1, pings: 1},
 		}},
-		"at any server, a ping, and B": {"P1: A and B ", setup{
-			anyServer: true, prefix: byFollower, budget: budget{attempts: 1, drops: 1, connects: 1, pings: 1, others: 1},
-		}},
-		"at any server, a renewal": {"P1: ", setup{
-			anyServer: true, prefix: byFollower, budget: budget{attempts: 1, drops: 1, connects: 1, renewals: 1},
-		}},
 	}
 }
 
@@ -109,10 +103,6 @@ func goals() map[string]*goal {
 		"an attempt is withdrawn in its session": {
 			setup{budget: budget{attempts: 1, drops: 1, connects: 1, withdraws: 1}},
 			func(w *world) bool { return w.a.withdrawn[firstOfA] && w.a.session == 1 },
-		},
-		"an attempt that has taken effect is withdrawn": {
-			setup{budget: budget{attempts: 1, drops: 1, connects: 1, withdraws: 1}},
-			func(w *world) bool { return w.a.part == deleting },
 		},
 		"an attempt is withdrawn by another session": {
 			setup{budget: budget{attempts: 1, drops: 2, connects: 2, withdraws: 1}},

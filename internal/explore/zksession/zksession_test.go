@@ -42,23 +42,14 @@ var mistakes = []planted.Mistake{
 	{Name: "trust counts from pings", World: "pings", Edits: [][3]string{{
 		"zksession.go", "k == Write && atLeader {", "(k == Write || PLANTED) && atLeader {",
 	}}},
-	{Name: "trust counts from reads", World: "reads", Edits: [][3]string{{
-		"zksession.go", "if t.AnyServer || ", "if t.AnyServer || PLANTED && atLeader || ",
-	}}},
 	{Name: "a renewal by way of a follower counts", World: "by way of a follower", Edits: [][3]string{{
 		"zksession.go", "&& atLeader {", "&& (atLeader || PLANTED) {",
 	}}},
 	{Name: "a withdrawal is done when a new connection finds nothing", World: "withdrawal by reading", Edits: [][3]string{{
 		"zksession.go", "case !a.Written || !a.Read:", "case !a.Written && !PLANTED || !a.Read:",
 	}}},
-	{Name: "a withdrawal is done when another server finds nothing", World: "withdrawal by reading, at any server", Edits: [][3]string{{
-		"zksession.go", "\tcase a.Expired:", "\tcase PLANTED && a.Read && !a.There:\n\t\treturn Done\n\tcase a.Expired:",
-	}}},
 	{Name: "nothing is left of a session that a server says is over", World: "withdrawal", Edits: [][3]string{{
 		"zksession.go", "\t\treturn Elsewhere", "\t\tif PLANTED {\n\t\t\treturn Done\n\t\t}\n\t\treturn Elsewhere",
-	}}},
-	{Name: "a session whose node is there is over", World: "withdrawal", Edits: [][3]string{{
-		"zksession.go", "&& !a.There && !a.Expired", "&& (!a.There || PLANTED) && !a.Expired",
 	}}},
 	{Name: "an attempt that has taken effect is left", World: "withdrawal", Edits: [][3]string{{
 		"zksession.go", "\t\treturn Delete", "\t\tif PLANTED {\n\t\t\treturn Done\n\t\t}\n\t\treturn Delete",

@@ -17,8 +17,9 @@ type Store struct {
 	Layout  string // how it keeps locks, if not in its own way
 	// Deployment is how the servers are deployed, if there is more than one way.
 	Deployment string
-	With       string // parameters of its URL that change what it guarantees, if any
-	URL        string // an example
+	With       string        // parameters of its URL that change what it guarantees, if any
+	URL        string        // an example
+	Driver     driver.Driver // may be closed
 	Caps       driver.Caps
 }
 
@@ -55,7 +56,7 @@ const legend = `
 - **fencing**: leases carry fencing tokens. **fair**: clients are served in the order of the store's queue (P8).
 - **queue**: the store itself queues waiters, and a release wakes the next; else waiters ask again after growing pauses.
 - **push**: the store tells a holder that its hold is gone, before the next renewal would.
-- **inspect**, **break**, **downgrade**, **watch** (changes are told, not polled for): the operations of these names.
+- **operator**: Inspect, List and Break. **downgrade**: Downgrade. **watch**: changes are told, not polled for.
 - **TTL**: the TTLs that the store takes. **poll**: the longest that a waiter goes without asking again.
 - **late**: how long after TTL and lock-delay, or its minimum hold, a dead holder's name opens at the latest (P5).
 
@@ -127,16 +128,26 @@ func parent(before []Store, s Store) (nearest *Store) {
 }
 
 func capabilities(b *bytes.Buffer, stores []Store) {
-	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect",
-		"break", "downgrade", "watch", "TTL", "poll", "late")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "operator", "downgrade",
+		"watch", "TTL", "poll", "late")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range stores {
 		c := s.Caps
 		row(b, link(s), yes(c.Fencing), yes(c.Fair), yes(c.Shared), yes(c.Slots),
-			yes(c.Ops.Has(driver.OpQueue)), yes(c.Ops.Has(driver.OpNotify)), yes(c.Ops.Has(driver.OpInspect)),
-			yes(c.Ops.Has(driver.OpBreak)), yes(c.Ops.Has(driver.OpDowngrade)),
-			yes(c.Ops.Has(driver.OpWatch)), ttls(c), c.PollInterval().String(), c.Guarantees.Lateness.String())
+			yes(has[driver.Queuer](s)), yes(pushes(s)), yes(has[driver.Operator](s)),
+			yes(has[driver.Downgrader](s) && c.Shared), yes(has[driver.Watcher](s)), ttls(c), c.PollInterval().String(), c.Guarantees.Lateness.String())
 	}
+}
+
+func has[T any](s Store) bool {
+	_, ok := driver.As[T](s.Driver)
+	return ok
+}
+
+// pushes reports whether the store tells of losses.
+func pushes(s Store) bool {
+	n, ok := driver.As[driver.Notifier](s.Driver)
+	return ok && n.Losses() != nil
 }
 
 // section writes what a store guarantees, as far as its parent or most stores do not.

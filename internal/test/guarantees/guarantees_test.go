@@ -10,11 +10,22 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
+type queue struct {
+	driver.Driver
+	driver.Queuer
+}
+
+type operator struct {
+	driver.Driver
+	driver.Operator
+	driver.Downgrader
+}
+
 // two are stores as unlike as can be.
 func two() []Store {
 	return []Store{
-		{Package: "onelock", URL: "one://host", Caps: driver.Caps{
-			Ops: driver.OpQueue | driver.OpBreak, Fencing: true, Slots: true,
+		{Package: "onelock", URL: "one://host", Driver: queue{}, Caps: driver.Caps{
+			Fencing: true, Slots: true,
 			MinTTL: time.Second, MaxTTL: time.Hour, Poll: 2 * time.Second,
 			Guarantees: driver.Guarantees{
 				Summary: "A summary.", Tokens: "A counter.", Lateness: 3 * time.Second,
@@ -24,7 +35,7 @@ func two() []Store {
 				},
 			},
 		}},
-		{Package: "twolock", URL: "two://", Caps: driver.Caps{Shared: true, Fair: true, Ops: driver.OpNotify | driver.OpInspect | driver.OpDowngrade}},
+		{Package: "twolock", URL: "two://", Driver: operator{}, Caps: driver.Caps{Shared: true, Fair: true}},
 	}
 }
 
@@ -46,8 +57,8 @@ func TestRender(t *testing.T) {
 	variant.Caps.Guarantees.Faults[driver.Failover] = crash
 	got := string(Render(append(stores, variant)))
 	for _, line := range []string{
-		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | no | 1s to 1h0m0s | 2s | 3s |",
-		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | no | any | 1s | 0s |",
+		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | no | no | 1s to 1h0m0s | 2s | 3s |",
+		"| [twolock](#twolock) | no | yes | yes | no | no | no | yes | yes | no | any | 1s | 0s |",
 		"| client crash | the holder's process is killed, or its host dies | kept | kept | ends |", // said once: three have it
 		"## onelock", "A summary. **Tokens**: A counter.",
 		"| client suspend, partition, late replies, store pause, store restart, store memory lost, fail-over, store clock forward, store clock backward | unstated | unstated |  |", // what is not said is not made up

@@ -12,7 +12,6 @@ require (
 	github.com/holdfastlock/holdfast/celllock v0.0.0-00010101000000-000000000000
 	github.com/holdfastlock/holdfast/etcdlock v0.0.0
 	github.com/holdfastlock/holdfast/otelhold v0.0.0
-	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/mysqlconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/pgconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/sqliteconn v0.0.0
@@ -82,8 +81,6 @@ replace github.com/holdfastlock/holdfast => ../../..
 replace github.com/holdfastlock/holdfast/drivertest => ../../../drivertest
 
 replace github.com/holdfastlock/holdfast/etcdlock => ../../../etcdlock
-
-replace github.com/holdfastlock/holdfast/redislock/rueidisconn => ../../../redislock/rueidisconn
 
 replace github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../../../sqllock/mysqlconn
 

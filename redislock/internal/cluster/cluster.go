@@ -1,5 +1,4 @@
-// Package cluster is a Conn to a Redis Cluster, over Conns to its servers, for the adapters of client
-// libraries.
+// Package cluster is a client of a Redis Cluster, over clients of its servers.
 //
 // It sends each command to the server that has the key's slot, to all servers at the same time, in one
 // pipeline each. It follows redirections: a command that a server has redirected was not carried out. It
@@ -20,55 +19,38 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/pause"
-	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
-
-// Server is a Conn to one server.
-type Server interface {
-	redislock.Conn
-	redislock.Reserver
-	// Session subscribes to a channel, as Conn.Subscribe does, for as long as the connection lasts. If the
-	// channel is sharded, it belongs to the server that has its slot, and the session is lost, too, when the
-	// server says that it has the slot no more.
-	Session(ctx context.Context, channel string, sharded bool, deliver func(message string)) (subscription.Session, error)
-	// ListenSharded is like Listener.Listen, for sharded channels: the connection is lost, too, when the server says
-	// that it has the slot of a channel no more. The channels of one Subscribe have one slot.
-	ListenSharded(ctx context.Context, heard func(channel, message string)) (redislock.Listening, error)
-}
 
 // Options say how to connect.
 type Options struct {
 	Seeds []string // host:port of some servers; the others are found by them
-	// Open connects to a server, by connections that dialed makes. It is called in goroutines of its own.
-	Open func(address string, dialed *Dialed) (Server, error)
+	// Server says how to connect to one, whose connections Dialed knows.
+	Server func(address string) wire.Options
 }
 
-// Conn is a redislock.Conn. Safe for concurrent use.
+// Conn is a redislock.Clustered. Safe for concurrent use.
 type Conn struct {
 	o     Options
 	table atomic.Pointer[table]
 	alive context.Context // until Close
 	stop  context.CancelFunc
 	work  sync.WaitGroup
-	// reserves says that each server is to reserve connections for renewals and releases.
-	reserves atomic.Bool
-	listens  atomic.Pointer[node] // where the Conn is subscribed; nil: nowhere
 
 	mu         sync.Mutex
-	nodes      map[string]*node  // by address
-	shards     map[string]*shard // by address
+	reserves   bool             // each server has a connection for renewals and releases
+	nodes      map[string]*node // by address
 	refreshing bool
 	refreshed  time.Time
 	closed     bool
 }
 
-// Open connects to one of the seeds at least, and learns which servers there are, before ctx ends. It looks
-// at ctx as far as Options.Open and Conn.Close of a server return soon.
-func Open(ctx context.Context, o Options) (redislock.Conn, error) {
+// Open connects to one of the seeds at least, and learns which servers there are, before ctx ends.
+func Open(ctx context.Context, o Options) (*Conn, error) {
 	alive, stop := context.WithCancel(context.Background())
-	c := &Conn{o: o, alive: alive, stop: stop, nodes: map[string]*node{}, shards: map[string]*shard{}}
+	c := &Conn{o: o, alive: alive, stop: stop, nodes: map[string]*node{}}
 	if err := c.learn(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -77,30 +59,33 @@ func Open(ctx context.Context, o Options) (redislock.Conn, error) {
 	return c, nil
 }
 
-// Deployment implements redislock.Deployed.
-func (c *Conn) Deployment() redislock.Deployment { return redislock.Cluster }
-
-// Part implements redislock.Partitioned.
+// Part implements redislock.Clustered.
 func (c *Conn) Part(key string) string { return c.table.Load().of[slot.Of(key)] }
 
-// Parts implements redislock.Partitioned.
+// Parts implements redislock.Clustered.
 func (c *Conn) Parts() []string { return slices.Clone(c.table.Load().owners) }
 
 // Do implements redislock.Conn.
-func (c *Conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+func (c *Conn) Do(ctx context.Context, commands []wire.Command) []wire.Reply {
 	return c.do(ctx, commands, (*node).shared)
 }
 
-// Reserve implements redislock.Reserver.
-func (c *Conn) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
-	c.reserves.Store(true)
-	return func(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-		return c.do(ctx, commands, (*node).reserved)
+// Reserve makes each server have a connection for renewals and releases, and returns a function like Do that
+// sends by these: see wire.Server.Reserve.
+func (c *Conn) Reserve() func(context.Context, []wire.Command) []wire.Reply {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reserves = true
+	for _, n := range c.nodes {
+		n.reserved = n.server.Reserve()
+	}
+	return func(ctx context.Context, commands []wire.Command) []wire.Reply {
+		return c.do(ctx, commands, (*node).priority)
 	}
 }
 
 // way is how a node gets commands.
-type way func(*node, context.Context, []redislock.Command) []redislock.Reply
+type way func(*node, context.Context, []wire.Command) []wire.Reply
 
 // What a command is sent again for, when it was not carried out, and for how long.
 const (
@@ -111,7 +96,7 @@ const (
 )
 
 // do sends commands. Those with the same key are carried out in order, unless its slot is being moved.
-func (c *Conn) do(ctx context.Context, commands []redislock.Command, by way) []redislock.Reply {
+func (c *Conn) do(ctx context.Context, commands []wire.Command, by way) []wire.Reply {
 	if len(commands) == 1 { // as most often: nothing is to be grouped
 		if address := c.table.Load().addressOf(&commands[0]); address != "" {
 			replies := c.exchange(ctx, address, commands, by)
@@ -121,7 +106,7 @@ func (c *Conn) do(ctx context.Context, commands []redislock.Command, by way) []r
 			return c.follow(ctx, []bundle{{address, false, []int{0}}}, commands, replies, by)
 		}
 	}
-	replies := make([]redislock.Reply, len(commands))
+	replies := make([]wire.Reply, len(commands))
 	all := c.route(commands, replies)
 	c.send(ctx, all, commands, replies, by)
 	return c.follow(ctx, all, commands, replies, by)
@@ -129,8 +114,8 @@ func (c *Conn) do(ctx context.Context, commands []redislock.Command, by way) []r
 
 // follow sends commands again that were not carried out, and returns the last replies.
 func (c *Conn) follow(
-	ctx context.Context, sent []bundle, commands []redislock.Command, replies []redislock.Reply, by way,
-) []redislock.Reply {
+	ctx context.Context, sent []bundle, commands []wire.Command, replies []wire.Reply, by way,
+) []wire.Reply {
 	began, moved := time.Now(), pause.Backoff{Min: firstPause, Max: longestPause}
 	for hops := 0; hops <= maxRedirections; {
 		rest, moving := c.again(sent, commands, replies)
@@ -158,7 +143,7 @@ type bundle struct {
 }
 
 // route groups the commands by server. A command whose slot nobody has gets its reply.
-func (c *Conn) route(commands []redislock.Command, replies []redislock.Reply) []bundle {
+func (c *Conn) route(commands []wire.Command, replies []wire.Reply) []bundle {
 	var all []bundle
 	t := c.table.Load() // one for all, so that WAIT goes where the command before it goes
 	for i := range commands {
@@ -173,7 +158,7 @@ func (c *Conn) route(commands []redislock.Command, replies []redislock.Reply) []
 }
 
 // addressOf returns which server gets a command, or "" if nobody has its slot.
-func (t *table) addressOf(command *redislock.Command) string {
+func (t *table) addressOf(command *wire.Command) string {
 	switch {
 	case command.Part != "":
 		return command.Part
@@ -184,7 +169,7 @@ func (t *table) addressOf(command *redislock.Command) string {
 }
 
 // errUncovered is as a server says it.
-var errUncovered = &redislock.ServerError{Text: "CLUSTERDOWN no server has the hash slot"}
+var errUncovered = &wire.ServerError{Text: "CLUSTERDOWN no server has the hash slot"}
 
 func add(all []bundle, address string, ask bool, i int) []bundle {
 	for j := range all {
@@ -197,7 +182,7 @@ func add(all []bundle, address string, ask bool, i int) []bundle {
 }
 
 // send sends bundles, at the same time, and fills in the replies.
-func (c *Conn) send(ctx context.Context, all []bundle, commands []redislock.Command, replies []redislock.Reply, by way) {
+func (c *Conn) send(ctx context.Context, all []bundle, commands []wire.Command, replies []wire.Reply, by way) {
 	if len(all) == 1 {
 		c.sendOne(ctx, &all[0], commands, replies, by)
 		return
@@ -209,16 +194,16 @@ func (c *Conn) send(ctx context.Context, all []bundle, commands []redislock.Comm
 	sent.Wait()
 }
 
-func (c *Conn) sendOne(ctx context.Context, b *bundle, commands []redislock.Command, replies []redislock.Reply, by way) {
+func (c *Conn) sendOne(ctx context.Context, b *bundle, commands []wire.Command, replies []wire.Reply, by way) {
 	own, step := commands, 1
 	if b.ask {
 		step = 2
 	}
 	if len(b.at) < len(commands) || b.ask {
-		own = make([]redislock.Command, 0, step*len(b.at))
+		own = make([]wire.Command, 0, step*len(b.at))
 		for _, i := range b.at {
 			if b.ask {
-				own = append(own, redislock.Command{Args: []string{"ASKING"}})
+				own = append(own, wire.Command{Args: []string{"ASKING"}})
 			}
 			own = append(own, commands[i])
 		}
@@ -230,24 +215,16 @@ func (c *Conn) sendOne(ctx context.Context, b *bundle, commands []redislock.Comm
 }
 
 // exchange sends commands to one server.
-func (c *Conn) exchange(ctx context.Context, address string, commands []redislock.Command, by way) []redislock.Reply {
+func (c *Conn) exchange(ctx context.Context, address string, commands []wire.Command, by way) []wire.Reply {
 	n, err := c.node(address)
-	if err == nil {
-		err = n.await(ctx)
-	}
 	if err != nil {
-		c.refresh()
-		replies := make([]redislock.Reply, len(commands))
-		for i := range replies {
-			replies[i].Err = redislock.InFailover(err)
-		}
-		return replies
+		return wire.Failed(len(commands), err)
 	}
 	replies := n.do(ctx, commands, by)
 	for i := range replies {
-		if _, refused := replies[i].Err.(*redislock.ServerError); replies[i].Err != nil && !refused {
+		if _, refused := replies[i].Err.(*wire.ServerError); replies[i].Err != nil && !refused {
 			c.refresh() // another server may have its slots now
-			replies[i].Err = redislock.InFailover(replies[i].Err)
+			replies[i].Err = wire.InFailover(replies[i].Err)
 		}
 	}
 	return replies
@@ -256,7 +233,7 @@ func (c *Conn) exchange(ctx context.Context, address string, commands []redisloc
 // again returns those commands that are to be sent again, and whether a slot of theirs is being moved. With
 // a command goes the WAIT of its key: replicas of the server that has not carried it out know nothing of
 // it.
-func (c *Conn) again(sent []bundle, commands []redislock.Command, replies []redislock.Reply) (rest []bundle, moving bool) {
+func (c *Conn) again(sent []bundle, commands []wire.Command, replies []wire.Reply) (rest []bundle, moving bool) {
 	for _, b := range sent {
 		for _, i := range b.at {
 			r := &replies[i]
@@ -265,7 +242,7 @@ func (c *Conn) again(sent []bundle, commands []redislock.Command, replies []redi
 				if !to.ask {
 					c.moved(to)
 				}
-			} else if refused, ok := r.Err.(*redislock.ServerError); ok && refused.Code() == "TRYAGAIN" {
+			} else if refused, ok := r.Err.(*wire.ServerError); ok && refused.Code() == "TRYAGAIN" {
 				rest = add(rest, c.table.Load().addressOf(&commands[i]), false, i)
 				moving = true
 			}
@@ -278,7 +255,7 @@ func (c *Conn) again(sent []bundle, commands []redislock.Command, replies []redi
 }
 
 // withWaits adds to some of the commands the WAITs of their keys, behind them.
-func withWaits(at []int, commands []redislock.Command) []int {
+func withWaits(at []int, commands []wire.Command) []int {
 	n := len(at)
 	for i := range commands {
 		isWait := commands[i].Args[0] == "WAIT" && !slices.Contains(at, i)
@@ -384,10 +361,8 @@ func (c *Conn) ask(ctx context.Context, address string) (*table, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if err := n.await(ctx); err != nil {
-		return nil, err
-	}
-	return parseTable(address, n.shared(ctx, []redislock.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0])
+	reply := n.shared(ctx, []wire.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0]
+	return parseTable(address, reply)
 }
 
 // Subscribe implements redislock.Conn. Each server of a cluster passes on what is published on any, so it
@@ -395,17 +370,15 @@ func (c *Conn) ask(ctx context.Context, address string) (*table, error) {
 func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (session subscription.Session, err error) {
 		for _, address := range c.silentLast(shuffled(c.table.Load().owners)) {
-			var n *node
-			if n, session, err = c.session(ctx, address, channel, false, deliver); err == nil {
-				c.listens.Store(n)
+			if session, err = c.session(ctx, address, channel, false, deliver); err == nil {
 				return session, nil
 			}
 		}
-		return session, redislock.InFailover(err)
+		return session, wire.InFailover(err)
 	}, deliver)
 }
 
-// SubscribeShard implements redislock.ShardSubscriber.
+// SubscribeShard implements redislock.Clustered.
 func (c *Conn) SubscribeShard(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
 		address := c.Part(channel)
@@ -413,8 +386,8 @@ func (c *Conn) SubscribeShard(ctx context.Context, channel string, deliver func(
 			c.refresh()
 			return subscription.Session{}, errUncovered
 		}
-		_, session, err := c.session(ctx, address, channel, true, deliver)
-		if to, moved := redirected(address, &redislock.Reply{Err: err}); moved && !to.ask {
+		session, err := c.session(ctx, address, channel, true, deliver)
+		if to, moved := redirected(address, &wire.Reply{Err: err}); moved && !to.ask {
 			c.moved(to)
 		}
 		return session, err
@@ -424,17 +397,15 @@ func (c *Conn) SubscribeShard(ctx context.Context, channel string, deliver func(
 // session subscribes to a channel at a server.
 func (c *Conn) session(
 	ctx context.Context, address, channel string, sharded bool, deliver func(string),
-) (n *node, session subscription.Session, err error) {
-	if n, err = c.node(address); err == nil {
-		err = n.await(ctx)
-	}
+) (session subscription.Session, err error) {
+	n, err := c.node(address)
 	if err == nil {
 		session, err = n.server.Session(ctx, channel, sharded, deliver)
 	}
 	if err != nil {
 		c.refresh()
 	}
-	return n, session, err
+	return session, err
 }
 
 // Close implements redislock.Conn.
@@ -445,9 +416,9 @@ func (c *Conn) Close() error {
 	c.nodes = nil
 	c.mu.Unlock()
 	c.stop()
-	for _, n := range nodes {
-		n.close()
-	}
 	c.work.Wait()
+	for _, n := range nodes {
+		n.server.Close()
+	}
 	return nil
 }

@@ -4,40 +4,41 @@ import (
 	"context"
 	"sync"
 
-	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
-// listening are connections for sharded channels, one to each server that has some. When one is lost, or a slot
+// Listening are connections for sharded channels, one to each server that has some. When one is lost, or a slot
 // has moved, all count as lost: the caller begins again, by the table that the cluster has then.
-type listening struct {
+type Listening struct {
 	c     *Conn
 	heard func(channel, message string)
 	lost  chan struct{}
 	once  sync.Once
 
 	mu     sync.Mutex
-	at     map[string]redislock.Listening // by address
-	of     map[string]string              // the addresses of channels
+	at     map[string]*wire.Listening // by address
+	of     map[string]string          // the addresses of channels
 	closed bool
 	work   sync.WaitGroup
 }
 
-// ListenShards implements redislock.ShardListener.
-func (c *Conn) ListenShards(_ context.Context, heard func(channel, message string)) (redislock.Listening, error) {
+// ListenShards is like wire.Server.Listen, for sharded channels, each of which is at the server that has its hash
+// slot.
+func (c *Conn) ListenShards(heard func(channel, message string)) *Listening {
 	var one sync.Mutex // the servers call at the same time
-	return &listening{
-		c: c, lost: make(chan struct{}), at: map[string]redislock.Listening{}, of: map[string]string{},
+	return &Listening{
+		c: c, lost: make(chan struct{}), at: map[string]*wire.Listening{}, of: map[string]string{},
 		heard: func(channel, message string) {
 			one.Lock()
 			defer one.Unlock()
 			heard(channel, message)
 		},
-	}, nil
+	}
 }
 
-// Subscribe implements redislock.Listening.
-func (l *listening) Subscribe(ctx context.Context, channels ...string) error {
+// Subscribe sends the channels to their servers.
+func (l *Listening) Subscribe(ctx context.Context, channels ...string) error {
 	for _, some := range bySlot(channels) {
 		address := l.c.Part(some[0])
 		if address == "" {
@@ -49,7 +50,7 @@ func (l *listening) Subscribe(ctx context.Context, channels ...string) error {
 			err = server.Subscribe(ctx, some...)
 		}
 		if err != nil {
-			if to, moved := redirected(address, &redislock.Reply{Err: err}); moved && !to.ask {
+			if to, moved := redirected(address, &wire.Reply{Err: err}); moved && !to.ask {
 				l.c.moved(to)
 			}
 			l.c.refresh()
@@ -65,7 +66,7 @@ func (l *listening) Subscribe(ctx context.Context, channels ...string) error {
 }
 
 // server returns the connection to a server, which it makes if there is none.
-func (l *listening) server(ctx context.Context, address string) (redislock.Listening, error) {
+func (l *Listening) server(ctx context.Context, address string) (*wire.Listening, error) {
 	l.mu.Lock()
 	server := l.at[address]
 	l.mu.Unlock()
@@ -74,10 +75,7 @@ func (l *listening) server(ctx context.Context, address string) (redislock.Liste
 	}
 	n, err := l.c.node(address)
 	if err == nil {
-		err = n.await(ctx)
-	}
-	if err == nil {
-		server, err = n.server.ListenSharded(ctx, l.heard)
+		server, err = n.server.Listen(ctx, true, l.heard)
 	}
 	if err != nil {
 		return nil, err
@@ -103,7 +101,7 @@ func (l *listening) server(ctx context.Context, address string) (redislock.Liste
 	return server, nil
 }
 
-func (l *listening) lose() { l.once.Do(func() { close(l.lost) }) }
+func (l *Listening) lose() { l.once.Do(func() { close(l.lost) }) }
 
 // bySlot returns lists of channels, those of each slot in one.
 func bySlot(channels []string) (lists map[int][]string) {
@@ -114,8 +112,8 @@ func bySlot(channels []string) (lists map[int][]string) {
 	return lists
 }
 
-// Unsubscribe implements redislock.Listening.
-func (l *listening) Unsubscribe(ctx context.Context, channels ...string) error {
+// Unsubscribe is the contrary.
+func (l *Listening) Unsubscribe(ctx context.Context, channels ...string) error {
 	for _, some := range bySlot(channels) {
 		l.mu.Lock()
 		server := l.at[l.of[some[0]]]
@@ -133,11 +131,11 @@ func (l *listening) Unsubscribe(ctx context.Context, channels ...string) error {
 	return nil
 }
 
-// Lost implements redislock.Listening.
-func (l *listening) Lost() <-chan struct{} { return l.lost }
+// Lost returns a channel that is closed when a connection is lost, or a slot has moved.
+func (l *Listening) Lost() <-chan struct{} { return l.lost }
 
-// Close implements redislock.Listening.
-func (l *listening) Close() {
+// Close ends the connections.
+func (l *Listening) Close() {
 	l.mu.Lock()
 	l.closed = true
 	servers := l.at

@@ -4,11 +4,11 @@ import (
 	"context"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/internal/pause"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // openWithin is how long the first contact may take.
@@ -16,18 +16,11 @@ const openWithin = 5 * time.Second
 
 // node is a server of the cluster.
 type node struct {
-	address string
-	opened  chan struct{} // closed when there is a server, or an error
-	dialed  Dialed
-	server  Server
-	err     error
+	server   *wire.Server
+	reserved func(context.Context, []wire.Command) []wire.Reply // nil: not asked for
 
 	owed  atomic.Int64 // requests under way
 	heard atomic.Int64 // when the last reply came, or the first request went; since began, in nanoseconds
-
-	mu     sync.Mutex
-	keep   func(context.Context, []redislock.Command) []redislock.Reply // nil: not asked for yet
-	closed bool
 }
 
 // node returns the server at an address, to which it begins to connect if it has not.
@@ -40,44 +33,19 @@ func (c *Conn) node(address string) (*node, error) {
 	if n := c.nodes[address]; n != nil {
 		return n, nil
 	}
-	n := &node{address: address, opened: make(chan struct{})}
+	n := &node{server: wire.Open(c.o.Server(address))}
+	if c.reserves {
+		n.reserved = n.server.Reserve()
+	}
 	c.nodes[address] = n
-	c.work.Go(func() {
-		n.server, n.err = c.o.Open(address, &n.dialed)
-		if n.err != nil { // the next request tries again
-			c.mu.Lock()
-			if c.nodes[address] == n {
-				delete(c.nodes, address)
-			}
-			c.mu.Unlock()
-		} else if c.reserves.Load() {
-			n.reserve()
-		}
-		close(n.opened)
-	})
 	return n, nil
-}
-
-// await waits until there is a connection.
-func (n *node) await(ctx context.Context) error {
-	select {
-	case <-n.opened:
-		return n.err
-	default:
-	}
-	select {
-	case <-n.opened:
-		return n.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // began is what instants count from.
 var began = time.Now()
 
 // do sends commands by a way, and takes note of silence.
-func (n *node) do(ctx context.Context, commands []redislock.Command, by way) []redislock.Reply {
+func (n *node) do(ctx context.Context, commands []wire.Command, by way) []wire.Reply {
 	if n.owed.Add(1) == 1 {
 		n.heard.Store(int64(time.Since(began)))
 	}
@@ -97,25 +65,9 @@ func (n *node) silent() bool {
 	return n.owed.Load() > 0 && time.Since(began)-time.Duration(n.heard.Load()) >= silentFor
 }
 
-// watch asks for the table, again and again, while a server is silent, until the Conn is closed. Of the
-// server at which the Conn is subscribed nobody may want anything else, so watch asks it for a sign of
-// life.
+// watch asks for the table, again and again, while a server is silent, until the Conn is closed.
 func (c *Conn) watch() {
-	tick := time.NewTicker(silentFor / 2)
-	defer tick.Stop()
-	for ticks := 0; ; ticks++ {
-		select {
-		case <-tick.C:
-		case <-c.alive.Done():
-			return
-		}
-		if n := c.listens.Load(); n != nil && n.owed.Load() == 0 && ticks%2 == 0 {
-			c.work.Go(func() {
-				ctx, cancel := context.WithTimeout(c.alive, 2*silentFor)
-				defer cancel()
-				n.do(ctx, []redislock.Command{{Args: []string{"PING"}}}, (*node).shared)
-			})
-		}
+	for pause.Sleep(c.alive, silentFor/2) {
 		c.mu.Lock()
 		silent := false
 		for _, n := range c.nodes {
@@ -136,38 +88,12 @@ func (c *Conn) silence(address string) bool {
 	return n != nil && n.silent()
 }
 
-func (n *node) shared(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+func (n *node) shared(ctx context.Context, commands []wire.Command) []wire.Reply {
 	return n.server.Do(ctx, commands)
 }
 
-func (n *node) reserved(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	if keep := n.reserve(); keep != nil {
-		return keep(ctx, commands)
-	}
-	return n.shared(ctx, commands)
-}
-
-// reserve lets the server reserve connections for renewals and releases, and returns the way by them,
-// or nil if the node is closed.
-func (n *node) reserve() func(context.Context, []redislock.Command) []redislock.Reply {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.keep == nil && !n.closed {
-		n.keep = n.server.Reserve()
-	}
-	return n.keep
-}
-
-// close closes the connections, when they have been made.
-func (n *node) close() {
-	<-n.opened
-	n.mu.Lock()
-	n.closed = true
-	n.mu.Unlock()
-	n.dialed.Close()
-	if n.err == nil {
-		n.server.Close()
-	}
+func (n *node) priority(ctx context.Context, commands []wire.Command) []wire.Reply {
+	return n.reserved(ctx, commands)
 }
 
 // prune closes the connections to servers that have no slots any more, once they have replied to what is
@@ -181,7 +107,7 @@ func (c *Conn) prune() {
 			delete(c.nodes, address)
 			c.work.Go(func() {
 				n.drain(c.alive)
-				n.close()
+				n.server.Close()
 			})
 		}
 	}
@@ -193,14 +119,7 @@ const drainEvery = 10 * time.Millisecond
 // drain waits until a server owes no replies, or is known to be silent, or ctx ends, and at most silentFor.
 // It looks at first after a moment: a request may have the node, and not be under way yet.
 func (n *node) drain(ctx context.Context) {
-	tick := time.NewTicker(drainEvery)
-	defer tick.Stop()
-	for end := time.Now().Add(silentFor); time.Now().Before(end); {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	for end := time.Now().Add(silentFor); pause.Sleep(ctx, drainEvery) && time.Now().Before(end); {
 		if n.owed.Load() == 0 || n.silent() {
 			return
 		}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // table says which server has each slot. It does not change.
@@ -22,7 +22,7 @@ var errNoTable = errors.New("the server does not say which nodes have the slots"
 
 // parseTable reads the reply to CLUSTER SLOTS that the server at the address has sent: ranges of slots,
 // each with its nodes, the master first.
-func parseTable(asked string, r redislock.Reply) (*table, error) {
+func parseTable(asked string, r wire.Reply) (*table, error) {
 	if r.Err != nil {
 		return nil, r.Err
 	}
@@ -89,8 +89,8 @@ type redirection struct {
 
 // redirected reads a refusal such as "MOVED 3999 127.0.0.1:6381", which the server at the address has
 // sent.
-func redirected(asked string, r *redislock.Reply) (to redirection, ok bool) {
-	refused, isRefusal := r.Err.(*redislock.ServerError)
+func redirected(asked string, r *wire.Reply) (to redirection, ok bool) {
+	refused, isRefusal := r.Err.(*wire.ServerError)
 	if !isRefusal {
 		return to, false
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 func node3(host any, port any) []any { return []any{host, port, "id"} }
@@ -19,7 +19,7 @@ func TestParseTable(t *testing.T) {
 		[]any{int64(100), int64(slot.Count - 1), node3("", int64(7001))},
 		[]any{int64(50), int64(60), node3("::1", int64(7002))},
 	}
-	table, err := parseTable("10.0.0.5:6379", redislock.Reply{Value: good})
+	table, err := parseTable("10.0.0.5:6379", wire.Reply{Value: good})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +45,12 @@ func TestParseTable(t *testing.T) {
 		"unknown":     []any{[]any{int64(0), int64(1), node3("?", int64(1))}},
 		"text ranges": []any{[]any{"0", "1", node3("h", int64(1))}},
 	} {
-		if _, err := parseTable("a:1", redislock.Reply{Value: value}); err == nil {
+		if _, err := parseTable("a:1", wire.Reply{Value: value}); err == nil {
 			t.Errorf("%s: %v was taken for a table", name, value)
 		}
 	}
-	refused := &redislock.ServerError{Text: "This instance has cluster support disabled"}
-	if _, err := parseTable("a:1", redislock.Reply{Err: refused}); !errors.Is(err, refused) {
+	refused := &wire.ServerError{Text: "This instance has cluster support disabled"}
+	if _, err := parseTable("a:1", wire.Reply{Err: refused}); !errors.Is(err, refused) {
 		t.Errorf("a refusal gives %v", err)
 	}
 }
@@ -63,18 +63,18 @@ func TestRedirected(t *testing.T) {
 		"ASK 16383 [::1]:6381":      {"[::1]:6381", 16383, true},
 		"MOVED 0 :6381":             {"asked:6381", 0, false},
 	} {
-		if got, ok := redirected("asked:1", &redislock.Reply{Err: &redislock.ServerError{Text: text}}); !ok || got != want {
+		if got, ok := redirected("asked:1", &wire.Reply{Err: &wire.ServerError{Text: text}}); !ok || got != want {
 			t.Errorf("%q is %+v, %v", text, got, ok)
 		}
 	}
 	for _, text := range []string{
 		"MOVED", "MOVED 1", "MOVED -1 h:1", "MOVED 16384 h:1", "MOVED x h:1", "MOVED 1 h:0", "MOVED 1 h:65536", "MOVED 1 h", "ASK 1 h:x", "MOVED 1 h:1 more", "WRONGTYPE 1 h:1",
 	} {
-		if got, ok := redirected("asked:1", &redislock.Reply{Err: &redislock.ServerError{Text: text}}); ok {
+		if got, ok := redirected("asked:1", &wire.Reply{Err: &wire.ServerError{Text: text}}); ok {
 			t.Errorf("%q was taken for the redirection %+v", text, got)
 		}
 	}
-	if _, ok := redirected("asked:1", &redislock.Reply{Err: errors.New("MOVED 1 h:1")}); ok {
+	if _, ok := redirected("asked:1", &wire.Reply{Err: errors.New("MOVED 1 h:1")}); ok {
 		t.Error("an error of the network was taken for a redirection")
 	}
 }

@@ -23,10 +23,12 @@ func silent(t *testing.T, _ *testserver.Redis, connect func(testing.TB, string) 
 	c := connect(t, server.Addr)
 	defer c.Close()
 	kept := c.Do
-	if r, ok := c.(redislock.Reserver); ok {
+	if r, ok := c.(interface {
+		Reserve() func(context.Context, []redislock.Command) []redislock.Reply
+	}); ok {
 		kept = r.Reserve()
 	}
-	locks := newLocks(t, connect(t, server.Addr), holdfast.ClientOptions{})
+	locks := newLocks(t, connect(t, server.Addr))
 	ways := map[string]func(ctx context.Context) error{
 		"a request":   func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
 		"another":     func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
@@ -81,6 +83,20 @@ func subscribeOnce(ctx context.Context, c redislock.Conn) error {
 		stop()
 	}
 	return err
+}
+
+func newLocks(t testing.TB, conn redislock.Conn) *holdfast.Client {
+	t.Helper()
+	d, err := redislock.New(t.Context(), conn, &redislock.Options{Poll: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := holdfast.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
 }
 
 func acquireOnce(ctx context.Context, locks *holdfast.Client) error {

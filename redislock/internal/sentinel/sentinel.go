@@ -1,12 +1,9 @@
-// Package sentinel finds the primary of a deployment with Redis Sentinel, and follows it, for the
-// adapters of client libraries.
+// Package sentinel finds the primary of a deployment with Redis Sentinel, and follows it.
 //
-// An adapter makes all its connections by [Locator.Dial], as if there were one server. When another
+// A client makes all its connections by [Locator.Dial], as if there were one server. When another
 // server has become the primary, the locator closes the connections to the old one, so that the
-// adapter makes them anew.
-//
-// Suppose an operator orders a fail-over. The old primary takes writes for about ten seconds more, and
-// then forgets them. So no connection to it may be used any more, although it answers.
+// client makes them anew. If an operator orders a fail-over, the old primary takes writes for about ten
+// seconds more, and then forgets them: no connection to it may be used any more, although it answers.
 package sentinel
 
 import (
@@ -14,15 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/pause"
-	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
@@ -31,7 +25,10 @@ type Options struct {
 	Sentinels []string // host:port of each
 	Primary   string   // the name by which the sentinels know the primary
 	// Dial connects to a sentinel or a server.
-	Dial func(ctx context.Context, address string) (net.Conn, error)
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
+	Secure bool // Dial makes connections with TLS
+	// Dialed knows the connections to the primary.
+	Dialed *wire.Dialed
 	// Auth is the user, if there is one, and the password, of the servers and of those sentinels
 	// that want one.
 	Auth []string
@@ -51,7 +48,6 @@ type Locator struct {
 	mu     sync.Mutex
 	now    view
 	heard  time.Time // when a sentinel told it, or confirmed it
-	conns  map[*tracked]struct{}
 	closed bool
 }
 
@@ -61,92 +57,69 @@ type view struct {
 	epoch   int64  // grows with each fail-over
 }
 
-// New returns a locator. It makes no connection before it is asked for one.
+// New returns a locator, which connects to the sentinels in the background.
 func New(o Options) *Locator {
 	alive, stop := context.WithCancel(context.Background())
-	l := &Locator{o: o, alive: alive, stop: stop, conns: map[*tracked]struct{}{}}
+	l := &Locator{o: o, alive: alive, stop: stop}
 	for _, address := range o.Sentinels {
-		l.peers = append(l.peers, &peer{address: address})
+		dialed, hello := new(wire.Dialed), []wire.Command(nil)
+		if o.Auth != nil {
+			hello = []wire.Command{{Args: append([]string{"AUTH"}, o.Auth...)}}
+		}
+		l.peers = append(l.peers, &peer{address, wire.Open(wire.Options{
+			Dial:   func(ctx context.Context) (net.Conn, error) { return dialed.Dial(ctx, address, o.Dial) },
+			Dialed: dialed, Secure: o.Secure, Hello: hello, Lenient: true,
+		})})
 	}
 	l.work.Go(l.watch)
 	return l
 }
 
-// Close closes the connections to the primary and to the sentinels.
+// Close closes the connections to the sentinels.
 func (l *Locator) Close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
 	l.stop()
 	l.work.Wait()
-	l.closeUnless("")
 	for _, p := range l.peers {
-		p.close()
+		p.server.Close()
 	}
 }
 
-// ErrDemoted says that the server that the sentinels name is a replica: they have not agreed on the next
+// errDemoted says that the server that the sentinels name is a replica: they have not agreed on the next
 // primary yet.
-var ErrDemoted = fmt.Errorf("the server that the sentinels name is a replica: %w", redislock.ErrFailover)
+var errDemoted = fmt.Errorf("the server that the sentinels name is a replica: %w", wire.ErrFailover)
 
 // Dial asks the sentinels for the primary, connects to it, and checks that it is one. The locator closes
-// the connection when another server becomes the primary.
+// the connection when another server becomes the primary. Ctx has a deadline.
 func (l *Locator) Dial(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWithin)
-	defer cancel()
 	for {
-		n, err := l.dialOnce(ctx)
-		if errors.Is(err, errMoved) && ctx.Err() == nil {
+		address, err := l.ask(ctx)
+		if err != nil {
+			return nil, err
+		}
+		n, err := l.dialOnce(ctx, address)
+		if l.left(address) && ctx.Err() == nil {
+			if err == nil {
+				n.Close()
+			}
 			continue // another server has become the primary meanwhile
 		}
 		return n, err
 	}
 }
 
-// errMoved says that a connection leads to a server that is the primary no longer.
-var errMoved = errors.New("another server has become the primary")
-
-func (l *Locator) dialOnce(ctx context.Context) (net.Conn, error) {
-	address, err := l.ask(ctx)
+func (l *Locator) dialOnce(ctx context.Context, address string) (net.Conn, error) {
+	n, err := l.o.Dialed.Dial(ctx, address, l.o.Dial)
 	if err != nil {
-		return nil, err
-	}
-	n, err := l.o.Dial(ctx, address)
-	if err != nil {
-		return nil, redislock.InFailover(err)
-	}
-	t := &tracked{Conn: n, of: l, address: address}
-	if err := l.track(t); err != nil {
-		n.Close()
-		return nil, err
+		return nil, wire.InFailover(err)
 	}
 	if err := l.check(ctx, n); err != nil {
-		if l.left(address) {
-			err = fmt.Errorf("%w: %w", errMoved, err) // so the locator has closed the connection
-		}
-		t.Close()
+		n.Close()
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	return t, nil
-}
-
-// dialWithin bounds the making of a connection. Suppose the server stands still: it accepts the
-// connection, and answers nothing.
-const dialWithin = 5 * time.Second
-
-// track notes a connection. It returns an error if the locator is closed, or if there is another primary
-// already.
-func (l *Locator) track(t *tracked) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return net.ErrClosed
-	case l.now.address != t.address:
-		return errMoved
-	}
-	l.conns[t] = struct{}{}
-	return nil
+	return n, nil
 }
 
 // left reports whether another server has become the primary.
@@ -159,9 +132,9 @@ func (l *Locator) left(address string) bool {
 // check returns an error if the server is not a primary. A server that does not let this user ask is
 // believed to be one.
 func (l *Locator) check(ctx context.Context, n net.Conn) error {
-	commands := []redislock.Command{{Args: []string{"ROLE"}}}
+	commands := []wire.Command{{Args: []string{"ROLE"}}}
 	if l.o.Auth != nil {
-		commands = append([]redislock.Command{{Args: append([]string{"AUTH"}, l.o.Auth...)}}, commands...)
+		commands = append([]wire.Command{{Args: append([]string{"AUTH"}, l.o.Auth...)}}, commands...)
 	}
 	replies, err := wire.Exchange(ctx, n, commands)
 	if err != nil {
@@ -169,80 +142,15 @@ func (l *Locator) check(ctx context.Context, n net.Conn) error {
 	}
 	role, _ := replies[len(replies)-1].Value.([]any)
 	if len(role) > 0 && role[0] != "master" {
-		return ErrDemoted
+		return errDemoted
 	}
 	return nil
-}
-
-// Note looks at replies of the server to requests that came by connections of the locator. If one says
-// that the server is a replica, the locator closes all connections to it.
-func (l *Locator) Note(replies []redislock.Reply) {
-	if Demoted(replies) {
-		l.closeUnless("")
-	}
-}
-
-// Demoted reports whether one of the replies says that the server is a replica.
-func Demoted(replies []redislock.Reply) bool { return slices.ContainsFunc(replies, demoted) }
-
-// demoted reports whether a reply says that the server is a replica. A batch replies to each of its
-// items, so one of them may say it.
-func demoted(r redislock.Reply) bool {
-	if refused, ok := r.Err.(*redislock.ServerError); ok {
-		return readOnly(refused.Text)
-	}
-	items, _ := r.Value.([]any)
-	return slices.ContainsFunc(items, func(item any) bool {
-		text, ok := item.(string)
-		return ok && readOnly(text)
-	})
-}
-
-// readOnly reports whether an error is that of a write on a replica. Before version 7 that of a script
-// has more in front.
-func readOnly(text string) bool {
-	return strings.HasPrefix(text, "READONLY You can't write") || strings.HasPrefix(text, "MASTERDOWN ") ||
-		strings.Contains(text, " -READONLY You can't write")
-}
-
-// closeUnless closes all connections but those to the address.
-func (l *Locator) closeUnless(address string) {
-	l.mu.Lock()
-	var stale []*tracked
-	for t := range l.conns {
-		if t.address != address {
-			stale = append(stale, t)
-			delete(l.conns, t)
-		}
-	}
-	l.mu.Unlock()
-	for _, t := range stale {
-		t.Conn.Close()
-	}
-}
-
-// tracked is a connection to the primary.
-type tracked struct {
-	net.Conn
-	of      *Locator
-	address string
-}
-
-// Close implements net.Conn.
-func (t *tracked) Close() error {
-	t.of.mu.Lock()
-	delete(t.of.conns, t)
-	t.of.mu.Unlock()
-	return t.Conn.Close()
 }
 
 // watch asks the sentinels again and again, while there are connections, until the locator is closed.
 func (l *Locator) watch() {
 	for pause.Sleep(l.alive, pause.Jitter(poll)) {
-		l.mu.Lock()
-		idle := len(l.conns) == 0
-		l.mu.Unlock()
-		if !idle {
+		if l.o.Dialed.Any() {
 			_, _ = l.ask(l.alive) // if no sentinel answers, what was known holds
 		}
 	}
@@ -309,7 +217,7 @@ func (l *Locator) askEach(answers chan<- answer) bool {
 		l.work.Go(func() {
 			ctx, cancel := context.WithTimeout(l.alive, askWithin)
 			defer cancel()
-			v, err := p.ask(ctx, &l.o)
+			v, err := p.ask(ctx, l.o.Primary)
 			answers <- answer{v, err}
 		})
 	}
@@ -324,77 +232,31 @@ func (l *Locator) learn(v view) string {
 	}
 	address := l.now.address
 	l.mu.Unlock()
-	l.closeUnless(address)
+	l.o.Dialed.Drop(address)
 	return address
 }
 
 // peer is a sentinel.
 type peer struct {
 	address string
-	turn    sync.Mutex // one question at a time
-	conn    net.Conn   // nil: there is none; turn guards it
+	server  *wire.Server
 }
 
 // ask asks the sentinel for the primary, by two commands. The first one tells the epoch. Its address may be
 // old: the sentinel that leads a fail-over has the new epoch there, and the old address, until the other
 // replicas follow the new primary. The second one tells the new address by then.
-func (p *peer) ask(ctx context.Context, o *Options) (view, error) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	commands := []redislock.Command{
-		{Args: []string{"SENTINEL", "MASTER", o.Primary}},
-		{Args: []string{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", o.Primary}},
-	}
-	for fresh := p.conn == nil; ; fresh = true {
-		replies, err := p.exchange(ctx, o, commands)
-		if err != nil && !fresh && ctx.Err() == nil { // the sentinel may have been started again
-			continue
-		}
-		if err != nil {
-			return view{}, fmt.Errorf("sentinel %s: %w", p.address, err)
-		}
-		return p.understand(o, replies[0], replies[1])
-	}
-}
-
-// exchange sends commands, on a new connection if there is none. If the sentinel wants a password, it
-// gets that of the servers.
-func (p *peer) exchange(ctx context.Context, o *Options, commands []redislock.Command) ([]redislock.Reply, error) {
-	if p.conn == nil {
-		n, err := o.Dial(ctx, p.address)
-		if err != nil {
-			return nil, err
-		}
-		p.conn = n
-	}
-	replies, err := wire.Exchange(ctx, p.conn, commands)
-	if err == nil && o.Auth != nil && wantsPassword(replies[0]) {
-		auth := redislock.Command{Args: append([]string{"AUTH"}, o.Auth...)}
-		replies, err = wire.Exchange(ctx, p.conn, append([]redislock.Command{auth}, commands...))
-		if err == nil {
-			if refused := replies[0]; refused.Err != nil {
-				return slices.Repeat([]redislock.Reply{refused}, len(commands)), nil
-			}
-			replies = replies[1:]
-		}
-	}
-	if err != nil {
-		p.conn.Close()
-		p.conn = nil
-		return nil, err
-	}
-	return replies, nil
-}
-
-func wantsPassword(r redislock.Reply) bool {
-	refused, ok := r.Err.(*redislock.ServerError)
-	return ok && refused.Code() == "NOAUTH"
+func (p *peer) ask(ctx context.Context, primary string) (view, error) {
+	replies := p.server.Do(ctx, []wire.Command{
+		{Args: []string{"SENTINEL", "MASTER", primary}},
+		{Args: []string{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary}},
+	})
+	return p.understand(primary, replies[0], replies[1])
 }
 
 // understand reads the replies to SENTINEL MASTER, a list of names and values, and to
 // GET-MASTER-ADDR-BY-NAME, host and port. If the sentinel does not let this user ask for the latter, the
 // former has to do.
-func (p *peer) understand(o *Options, master, address redislock.Reply) (view, error) {
+func (p *peer) understand(primary string, master, address wire.Reply) (view, error) {
 	fields, _ := master.Value.([]any)
 	of := map[string]string{}
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -409,18 +271,9 @@ func (p *peer) understand(o *Options, master, address redislock.Reply) (view, er
 	epoch, err2 := strconv.ParseInt(of["config-epoch"], 10, 64)
 	switch {
 	case master.Err != nil:
-		return view{}, fmt.Errorf("sentinel %s, asked for the primary %.40q: %w", p.address, o.Primary, master.Err)
+		return view{}, fmt.Errorf("sentinel %s, asked for the primary %.40q: %w", p.address, primary, master.Err)
 	case errors.Join(err, err2) != nil || of["ip"] == "" || port < 1 || port > 65535 || epoch < 0:
-		return view{}, fmt.Errorf("sentinel %s gives no address of the primary %.40q", p.address, o.Primary)
+		return view{}, fmt.Errorf("sentinel %s gives no address of the primary %.40q", p.address, primary)
 	}
 	return view{net.JoinHostPort(of["ip"], of["port"]), epoch}, nil
-}
-
-func (p *peer) close() {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	if p.conn != nil {
-		p.conn.Close()
-		p.conn = nil
-	}
 }

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // TestLearn: the highest epoch counts, also against a majority that does not know it yet. If nobody
 // knows it any more for a while, an older one does.
 func TestLearn(t *testing.T) {
 	t.Parallel()
-	l := New(Options{})
+	l := New(Options{Dialed: new(wire.Dialed)})
 	defer l.Close()
 	for _, step := range []struct {
 		says view
@@ -35,54 +35,31 @@ func TestLearn(t *testing.T) {
 // TestUnderstand: what is no address of a primary is refused.
 func TestUnderstand(t *testing.T) {
 	t.Parallel()
-	p, o := &peer{address: "s:1"}, &Options{Primary: "main"}
-	reply := func(fields ...any) redislock.Reply { return redislock.Reply{Value: fields} }
-	none := redislock.Reply{Err: &redislock.ServerError{Text: "NOPERM this user has no permissions"}}
+	p, primary := &peer{address: "s:1"}, "main"
+	reply := func(fields ...any) wire.Reply { return wire.Reply{Value: fields} }
+	none := wire.Reply{Err: &wire.ServerError{Text: "NOPERM this user has no permissions"}}
 	whole := reply("name", "main", "ip", "::1", "port", "7000", "config-epoch", "12")
 	for _, c := range []struct {
-		address redislock.Reply
+		address wire.Reply
 		want    view
 	}{{none, view{"[::1]:7000", 12}}, {reply("10.0.0.1", "7001"), view{"10.0.0.1:7001", 12}}} {
-		if v, err := p.understand(o, whole, c.address); err != nil || v != c.want {
+		if v, err := p.understand(primary, whole, c.address); err != nil || v != c.want {
 			t.Errorf("%+v, %v; want %+v", v, err, c.want)
 		}
 	}
-	for _, address := range []redislock.Reply{reply("h", "0"), reply("", "1"), reply("h", int64(7))} {
-		if v, err := p.understand(o, whole, address); err == nil {
+	for _, address := range []wire.Reply{reply("h", "0"), reply("", "1"), reply("h", int64(7))} {
+		if v, err := p.understand(primary, whole, address); err == nil {
 			t.Errorf("%+v was taken for the primary %+v", address, v)
 		}
 	}
-	for _, r := range []redislock.Reply{
+	for _, r := range []wire.Reply{
 		reply(), {Value: "OK"}, {}, reply("ip", "h", "port", "7000"), reply("ip", "h", "port", "0", "config-epoch", "1"),
 		reply("ip", "h", "port", "65536", "config-epoch", "1"), reply("ip", "", "port", "1", "config-epoch", "1"),
 		reply("ip", "h", "port", "x", "config-epoch", "1"), reply("ip", "h", "port", "1", "config-epoch", "-1"),
 		reply("ip", "h", "port", int64(1), "config-epoch", "1"), {Err: errors.New("cut")},
 	} {
-		if v, err := p.understand(o, r, none); err == nil {
+		if v, err := p.understand(primary, r, none); err == nil {
 			t.Errorf("%+v was taken for the primary %+v", r, v)
-		}
-	}
-}
-
-// TestDemoted: a server's word that it is a replica is heard in each form, and in nothing else.
-func TestDemoted(t *testing.T) {
-	t.Parallel()
-	refusal := func(text string) redislock.Reply { return redislock.Reply{Err: &redislock.ServerError{Text: text}} }
-	for _, r := range []redislock.Reply{
-		refusal("READONLY You can't write against a read only replica."),
-		refusal("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
-		refusal("Error running script (call to f_0): @user_script:12: -READONLY You can't write against a read only slave."),
-		{Value: []any{int64(0), "READONLY You can't write against a read only replica. script: 0, on @user_script:1."}},
-	} {
-		if !demoted(r) {
-			t.Errorf("%+v is not heard", r)
-		}
-	}
-	for _, r := range []redislock.Reply{
-		{Value: "OK"}, {}, {Err: errors.New("READONLY You can't write")}, {Value: []any{int64(1), "READONLY is my note"}}, refusal("WRONGTYPE READONLY"),
-	} {
-		if demoted(r) {
-			t.Errorf("%+v is taken for the word of a replica", r)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package subscription keeps a subscription to a channel alive, for the adapters of client libraries.
+// Package subscription keeps a subscription to a channel alive.
 package subscription
 
 import (
@@ -35,32 +35,19 @@ func Maintain(
 	alive, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		session.await(alive)
-		Keep(alive, subscribe, deliver)
+		for {
+			select {
+			case <-session.Lost:
+			case <-alive.Done():
+			}
+			session.Close()
+			if session, err = again(alive, subscribe); err != nil {
+				return
+			}
+			deliver("")
+		}
 	})
 	return func() { cancel(); done.Wait() }, nil
-}
-
-// Keep subscribes, and again whenever the session is lost, until ctx ends. Each time it then calls deliver
-// with "".
-func Keep(ctx context.Context, subscribe func(context.Context) (Session, error), deliver func(string)) {
-	for {
-		session, err := again(ctx, subscribe)
-		if err != nil {
-			return
-		}
-		deliver("")
-		session.await(ctx)
-	}
-}
-
-// await closes the session when it is lost or ctx ends.
-func (s *Session) await(ctx context.Context) {
-	select {
-	case <-s.Lost:
-	case <-ctx.Done():
-	}
-	s.Close()
 }
 
 // again subscribes until it succeeds or ctx ends.

@@ -1,29 +1,20 @@
-// Package wire speaks the protocol of Redis on connections whose callers write and read in their
-// own goroutines.
-//
-// A client library that pipelines has a goroutine that writes and one that reads, so that each
-// request switches goroutines three times, which takes longer than the server needs for it. Here
-// one of the callers that wait for replies reads them for all, and one writes for all. A lone
-// caller does both itself, and switches nowhere; many callers share their writes and reads.
 package wire
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"os"
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/holdfastlock/holdfast/redislock"
 )
 
 // conn is one connection.
 type conn struct {
 	net      net.Conn
-	patience time.Duration // as in Options
+	secure   bool          // it has TLS
+	patience time.Duration // how long the server may owe replies and send nothing when a caller gives up
 	done     chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex // guards all fields to heard
@@ -38,20 +29,25 @@ type conn struct {
 	heard   time.Time  // when the server sent something last, or got a request when it owed no reply; zero: neither
 
 	// Only the reader uses these.
-	in      []byte            // bytes that were read and are no whole reply yet
-	parser  parser            // of in
-	replies []redislock.Reply // for understand
+	spinner *spinner
+	in      []byte  // bytes that were read and are no whole reply yet
+	parser  parser  // of in
+	replies []Reply // for understand
+}
+
+func newConn(n net.Conn, secure bool, patience time.Duration) *conn {
+	return &conn{net: n, secure: secure, patience: min(patience, silence), done: make(chan struct{}), spinner: newSpinner(n)}
 }
 
 // call is one call of do. The conn's mu guards it.
 type call struct {
 	conn    *conn
-	replies []redislock.Reply
-	got     int                // replies so far
-	waits   bool               // for wake
-	wake    chan struct{}      // a value: the replies are there, the connection has ended, or the caller has to read
-	stop    func() bool        // ends watch; nil: the context is not watched
-	one     [1]redislock.Reply // replies of a single command
+	replies []Reply
+	got     int           // replies so far
+	waits   bool          // for wake
+	wake    chan struct{} // a value: the replies are there, the connection has ended, or the caller has to read
+	stop    func() bool   // ends watch; nil: the context is not watched
+	one     [1]Reply      // replies of a single command
 }
 
 // ioBuffer is the least that a read has room for. Buffers up to bufferKept are used again.
@@ -69,10 +65,10 @@ var past = time.Unix(1, 0)
 
 // do sends the commands and returns their replies. It reports false if the connection had ended
 // before, so that nothing was sent.
-func (c *conn) do(ctx context.Context, commands []redislock.Command) ([]redislock.Reply, bool) {
+func (c *conn) do(ctx context.Context, commands []Command) ([]Reply, bool) {
 	own := &call{conn: c}
 	if own.replies = own.one[:]; len(commands) != 1 {
-		own.replies = make([]redislock.Reply, len(commands))
+		own.replies = make([]Reply, len(commands))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +123,7 @@ func (c *conn) do(ctx context.Context, commands []redislock.Command) ([]redisloc
 
 // leaveLocked returns the replies to a call, with err for those that have not come, and lets
 // another caller read if nobody does.
-func (c *conn) leaveLocked(own *call, err error) []redislock.Reply {
+func (c *conn) leaveLocked(own *call, err error) []Reply {
 	if c.reader == nil {
 		c.wakeOneLocked()
 	}
@@ -135,7 +131,7 @@ func (c *conn) leaveLocked(own *call, err error) []redislock.Reply {
 		return own.replies
 	}
 	// Replies may still come for the call.
-	replies := make([]redislock.Reply, len(own.replies))
+	replies := make([]Reply, len(own.replies))
 	for i := copy(replies, own.replies[:own.got]); i < len(replies); i++ {
 		replies[i].Err = err
 	}
@@ -165,17 +161,12 @@ func (own *call) interrupt() {
 	}
 	if c.writer == own {
 		until := past
-		if c.secure() { // if the server takes what it is sent, the write is as good as done
+		if c.secure { // if the server takes what it is sent, the write is as good as done
 			until = time.Now().Add(writeGrace)
 		}
 		c.net.SetWriteDeadline(until)
 		c.hurried = true
 	}
-}
-
-func (c *conn) secure() bool {
-	_, secure := c.net.(*tls.Conn)
-	return secure
 }
 
 // wakeLocked wakes the caller if it waits.
@@ -222,10 +213,9 @@ func (c *conn) writeOnceLocked() {
 	c.mu.Unlock()
 	n, err := c.net.Write(out)
 	c.mu.Lock()
-	if c.hurried && !c.secure() && errors.Is(err, os.ErrDeadlineExceeded) {
-		// The caller's context has ended. Suppose the server takes nothing for a moment, and
-		// others wait for replies: the connection goes on for them, and so does the write, from
-		// where it was.
+	if c.hurried && !c.secure && errors.Is(err, os.ErrDeadlineExceeded) {
+		// The caller's context has ended. Others may wait for replies, so the connection goes on, and
+		// so does the write, from where it was.
 		c.out = append(out[n:], c.out...)
 		return
 	}
@@ -249,11 +239,18 @@ func (c *conn) flush() {
 
 // readLocked reads once, and gives the replies to their callers. It unlocks while it reads.
 func (c *conn) readLocked() {
+	alone := len(c.calls)-c.first == 1
 	c.mu.Unlock()
 	if cap(c.in)-len(c.in) < ioBuffer {
 		c.in = append(make([]byte, 0, 2*len(c.in)+2*ioBuffer), c.in...)
 	}
-	n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
+	n, err := 0, error(nil)
+	if alone {
+		n, err = c.spinner.spin(c.in[len(c.in):cap(c.in)])
+	}
+	if n == 0 && err == nil {
+		n, err = c.net.Read(c.in[len(c.in):cap(c.in)])
+	}
 	c.in = c.in[:len(c.in)+n]
 	replies, wrong := c.understand()
 	if len(c.in) > largestReply && wrong == nil {
@@ -293,7 +290,7 @@ func (c *conn) readLocked() {
 }
 
 // understand removes the whole replies from the bytes that were read, and returns them.
-func (c *conn) understand() (replies []redislock.Reply, err error) {
+func (c *conn) understand() (replies []Reply, err error) {
 	replies, rest := c.replies[:0], c.in
 	for len(rest) > 0 {
 		r, size, err := c.parser.next(rest)
@@ -319,6 +316,16 @@ func (c *conn) fail(err error) {
 	c.failLocked(err)
 }
 
+// ended reports whether the connection has ended.
+func (c *conn) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (c *conn) failLocked(err error) {
 	if c.err != nil {
 		return
@@ -340,8 +347,8 @@ var errSilent = errors.New("the server does not answer")
 const idle = 100 * time.Millisecond
 
 // watch returns when the connection has ended. While nobody uses the connection, watch reads, so that
-// its end is known before the next request. Suppose a caller comes when watch reads: watch reads the
-// reply for it, and from then on callers read for themselves, until the connection is idle again.
+// its end is known before the next request. If a caller comes then, watch reads the reply for it, and from
+// then on callers read for themselves, until the connection is idle again.
 func (c *conn) watch() {
 	own := &call{conn: c}
 	tick := time.NewTicker(idle)

@@ -3,14 +3,55 @@ package wire
 import (
 	"context"
 	"net"
-
-	"github.com/holdfastlock/holdfast/redislock"
+	"os"
+	"slices"
+	"time"
 )
 
+// connectWithin bounds one attempt to connect.
+const connectWithin = 5 * time.Second
+
+// connect connects, and says who the client is. The error is the server's refusal or one of the network.
+func connect(ctx context.Context, o *Options) (net.Conn, error) {
+	own, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	n, err := o.Dial(own)
+	if err == nil {
+		if err = greet(own, n, o); err != nil {
+			n.Close()
+		}
+	}
+	switch {
+	case err == nil:
+		return n, nil
+	case own.Err() != nil && ctx.Err() == nil:
+		return nil, &net.OpError{Op: "greet", Net: "redis", Err: os.ErrDeadlineExceeded}
+	}
+	return nil, err
+}
+
+// greet sends the first commands, and a PING: a server that has too many connections accepts one and then
+// closes it.
+func greet(ctx context.Context, n net.Conn, o *Options) error {
+	replies, err := Exchange(ctx, n, append(slices.Clone(o.Hello), Command{Args: []string{"PING"}}))
+	if o.Lenient && err == nil {
+		last := replies[len(replies)-1].Err
+		if refused, _ := last.(*ServerError); last == nil || refused != nil && refused.Code() == "NOPERM" {
+			return nil
+		}
+	}
+	for _, r := range replies {
+		if r.Err != nil {
+			return r.Err
+		}
+	}
+	return err
+}
+
 // Exchange sends commands on a connection that nobody else uses and that awaits no reply, and returns
-// their replies. If it returns no error, the connection is as before, and may be given to a client
-// library. After an error it must be closed.
-func Exchange(ctx context.Context, n net.Conn, commands []redislock.Command) ([]redislock.Reply, error) {
+// their replies. If it returns no error, the connection is as before. After an error it must be closed, and
+// the replies are those that came before.
+func Exchange(ctx context.Context, n net.Conn, commands []Command) ([]Reply, error) {
 	stop := context.AfterFunc(ctx, func() { n.SetDeadline(past) })
 	replies, err := exchange(n, commands)
 	if !stop() { // the deadline is set, or is being set
@@ -19,37 +60,21 @@ func Exchange(ctx context.Context, n net.Conn, commands []redislock.Command) ([]
 	return replies, err
 }
 
-func exchange(n net.Conn, commands []redislock.Command) ([]redislock.Reply, error) {
+func exchange(n net.Conn, commands []Command) ([]Reply, error) {
 	if _, err := n.Write(appendCommands(nil, commands)); err != nil {
 		return nil, err
 	}
-	var replies []redislock.Reply
-	var p parser
-	in := make([]byte, 0, ioBuffer)
-	for {
-		for len(replies) < len(commands) {
-			r, size, err := p.next(in)
-			if err != nil {
-				return nil, err
-			}
-			if size == 0 {
-				break
-			}
-			replies, in = append(replies, r), in[size:]
-		}
-		switch {
-		case len(replies) == len(commands) && len(in) > 0, len(in) > largestReply:
-			return nil, errProtocol
-		case len(replies) == len(commands):
-			return replies, nil
-		}
-		if cap(in)-len(in) < ioBuffer {
-			in = append(make([]byte, 0, 2*len(in)+2*ioBuffer), in...)
-		}
-		got, err := n.Read(in[len(in):cap(in)])
-		in = in[:len(in)+got]
+	var replies []Reply
+	in := reader{Conn: n}
+	for len(replies) < len(commands) {
+		r, err := in.next()
 		if err != nil {
-			return nil, err
+			return replies, err
 		}
+		replies = append(replies, r)
 	}
+	if len(in.in) > 0 {
+		return replies, errProtocol
+	}
+	return replies, nil
 }

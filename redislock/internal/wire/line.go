@@ -2,108 +2,148 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// Line is a connection to a server that is made again when it is lost.
-type Line struct {
-	o    Options
-	now  atomic.Pointer[conn] // nil: there is none
-	stop context.CancelFunc
-	work sync.WaitGroup
+// line is a connection for requests that is made again when it is lost.
+type line struct {
+	o        *Options
+	patience time.Duration        // see conn
+	now      atomic.Pointer[conn] // nil: there is none
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+
+	mu   sync.Mutex
+	next *attempt      // to connect: the one under way, or the next
+	poke chan struct{} // a value: somebody waits for it
 }
 
-// Options say how to connect.
-type Options struct {
-	Dial func(context.Context) (net.Conn, error)
-	// Hello are the first commands on each connection. None of them may fail.
-	Hello []redislock.Command
-	// Patience is how long the server may owe replies and send nothing when a caller gives up:
-	// then the connection is made anew. Without callers that give up it is ten seconds, which
-	// is also the most.
-	Patience time.Duration
+// attempt is one attempt to connect.
+type attempt struct {
+	ended chan struct{}
+	err   error // when it has ended
 }
 
-// connectWithin bounds one attempt to connect; between attempts there are pauses, which double
-// from the first to the longest.
+// The pauses between attempts to connect that nobody waits for double from the first to the longest.
 const (
-	connectWithin = 5 * time.Second
-	firstPause    = 10 * time.Millisecond
-	longestPause  = time.Second
+	firstPause   = 10 * time.Millisecond
+	longestPause = time.Second
 )
 
-// Open returns a line, which connects in the background.
-func Open(o Options) *Line {
+// openLine returns a line, which connects in the background.
+func openLine(o *Options, patience time.Duration) *line {
 	alive, stop := context.WithCancel(context.Background())
-	l := &Line{o: o, stop: stop}
+	l := &line{
+		o: o, patience: patience, stop: stop,
+		next: &attempt{ended: make(chan struct{})}, poke: make(chan struct{}, 1),
+	}
 	l.work.Go(func() { l.maintain(alive) })
 	return l
 }
 
-// Do is like redislock.Conn's Do. It reports false if there is no connection at the moment, and
-// nothing was sent.
-func (l *Line) Do(ctx context.Context, commands []redislock.Command) ([]redislock.Reply, bool) {
+// errLost says that each connection was lost before anything was sent.
+var errLost = errors.New("the server closes its connections")
+
+// do sends commands. Without a connection it waits for the next attempt to connect, whose error it returns.
+func (l *line) do(ctx context.Context, commands []Command) []Reply {
+	for range 3 {
+		if replies, sent := l.try(ctx, commands); sent {
+			return replies
+		}
+		if err := l.await(ctx); err != nil {
+			return Failed(len(commands), err)
+		}
+	}
+	return Failed(len(commands), errLost)
+}
+
+// try sends commands. It reports false if there is no connection at the moment, and nothing was sent.
+func (l *line) try(ctx context.Context, commands []Command) ([]Reply, bool) {
 	if c := l.now.Load(); c != nil {
 		return c.do(ctx, commands)
 	}
 	return nil, false
 }
 
-// Close ends the connection. The line does not connect again.
-func (l *Line) Close() {
+// await returns nil when there is a connection, or the error of the next attempt, which it makes begin.
+func (l *line) await(ctx context.Context) error {
+	l.mu.Lock()
+	if c := l.now.Load(); c != nil && !c.ended() {
+		l.mu.Unlock()
+		return nil
+	}
+	next := l.next
+	select {
+	case l.poke <- struct{}{}:
+	default:
+	}
+	l.mu.Unlock()
+	select {
+	case <-next.ended:
+		return next.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// close ends the connection. The line does not connect again.
+func (l *line) close() {
 	l.stop()
 	l.work.Wait()
 }
 
 // maintain connects, again and again, until alive ends.
-func (l *Line) maintain(alive context.Context) {
-	for pause := firstPause; alive.Err() == nil; pause = min(2*pause, longestPause) {
-		if c, err := l.connect(alive); err == nil {
+func (l *line) maintain(alive context.Context) {
+	again := pause.Backoff{Min: firstPause, Max: longestPause}
+	for alive.Err() == nil {
+		n, err := connect(alive, l.o)
+		if alive.Err() != nil {
+			err = net.ErrClosed
+		}
+		c := newConn(n, l.o.Secure, l.patience)
+		l.attempted(c, err)
+		if err == nil {
 			began := time.Now()
 			stop := context.AfterFunc(alive, func() { c.fail(net.ErrClosed) })
-			l.now.Store(c)
 			c.watch()
 			l.now.Store(nil)
 			stop()
 			if time.Since(began) > longestPause {
-				pause = firstPause
+				again.Reset()
 			}
+		} else if n != nil {
+			n.Close()
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(again.Next()):
+		case <-l.poke:
 		case <-alive.Done():
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next.err = net.ErrClosed
+	close(l.next.ended)
 }
 
-// connect makes a connection.
-func (l *Line) connect(alive context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(alive, connectWithin)
-	defer cancel()
-	n, err := l.o.Dial(ctx)
-	if err != nil {
-		return nil, err
+// attempted ends the attempt under way.
+func (l *line) attempted(c *conn, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.now.Store(c)
 	}
-	c := &conn{net: n, patience: min(l.o.Patience, silence), done: make(chan struct{})}
-	// With a PING, so that the connection is not used if the server accepts it and then closes it,
-	// as it does when it has too many.
-	replies, _ := c.do(ctx, append(slices.Clone(l.o.Hello), redislock.Command{Args: []string{"PING"}}))
-	for _, r := range replies {
-		if r.Err != nil {
-			c.fail(r.Err)
-			return nil, r.Err
-		}
+	select {
+	case <-l.poke: // by somebody who waits for this attempt
+	default:
 	}
-	c.mu.Lock()
-	// So that watch reads from the first. Suppose the server is killed right after this: the next
-	// request must not be sent, and lost, on the dead connection.
-	c.heard = time.Time{}
-	c.mu.Unlock()
-	return c, nil
+	l.next.err = err
+	close(l.next.ended)
+	l.next = &attempt{ended: make(chan struct{})}
 }

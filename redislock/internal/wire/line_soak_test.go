@@ -10,23 +10,29 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	"github.com/holdfastlock/holdfast/redislock"
 )
 
 // open returns a line that is up.
-func open(t *testing.T, address string, o Options) *Line {
+func open(t *testing.T, address string, patience time.Duration, hello ...Command) *line {
 	t.Helper()
-	o.Dial = func(ctx context.Context) (net.Conn, error) {
+	l := openLine(&Options{Hello: hello, Dial: to(address)}, patience)
+	t.Cleanup(l.close)
+	if err := l.await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// to dials an address.
+func to(address string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	}
-	l := Open(o)
-	t.Cleanup(l.Close)
-	until(t, "there is no connection", func() bool { return l.now.Load() != nil })
-	return l
 }
 
 func until(t *testing.T, otherwise string, ok func() bool) {
@@ -39,9 +45,9 @@ func until(t *testing.T, otherwise string, ok func() bool) {
 }
 
 // id is the number that the server has given the connection.
-func id(t *testing.T, l *Line) any {
+func id(t *testing.T, l *line) any {
 	t.Helper()
-	replies, sent := l.Do(t.Context(), command("CLIENT", "ID"))
+	replies, sent := l.try(t.Context(), command("CLIENT", "ID"))
 	if !sent || replies[0].Err != nil {
 		t.Fatalf("CLIENT ID: %v, %v", sent, replies)
 	}
@@ -52,7 +58,7 @@ func id(t *testing.T, l *Line) any {
 // their own commands and no others.
 func TestEachGetsItsReplies(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	l := open(t, server.Addr, Options{Patience: silence})
+	l := open(t, server.Addr, silence)
 	var callers sync.WaitGroup
 	var given sync.Map
 	for i := range 32 {
@@ -65,11 +71,11 @@ func TestEachGetsItsReplies(t *testing.T) {
 				if n%3 == 1 {
 					ctx = context.Background()
 				}
-				var commands []redislock.Command
+				var commands []Command
 				for k := range 1 + rand.IntN(3) {
 					commands = append(commands, command("ECHO", fmt.Sprint(i, n, k, strings.Repeat("x", rand.IntN(1000))))...)
 				}
-				replies, sent := l.Do(ctx, commands)
+				replies, sent := l.try(ctx, commands)
 				if !sent || len(replies) != len(commands) {
 					t.Errorf("%d replies to %d commands, sent: %v", len(replies), len(commands), sent)
 				}
@@ -97,7 +103,7 @@ func TestEachGetsItsReplies(t *testing.T) {
 // no request is lost on it; and it is made again.
 func TestLossIsKnownBeforeUse(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	l := open(t, server.Addr, Options{Patience: silence})
+	l := open(t, server.Addr, silence)
 	id(t, l)
 	c := l.now.Load()
 	until(t, "nobody reads the idle connection", func() bool {
@@ -114,40 +120,23 @@ func TestLossIsKnownBeforeUse(t *testing.T) {
 	until(t, "the lost connection is used", func() bool { return l.now.Load() != c })
 	server.Start()
 	until(t, "the connection is not made again", func() bool {
-		replies, sent := l.Do(t.Context(), command("CLIENT", "ID"))
+		replies, sent := l.try(t.Context(), command("CLIENT", "ID"))
 		return sent && replies[0].Err == nil && l.now.Load() != c
 	})
-}
-
-// TestNewConnectionIsWatched: watch reads a new connection before anybody uses it, without waiting
-// for it to be idle first.
-func TestNewConnectionIsWatched(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	l := open(t, server.Addr, Options{Patience: silence})
-	c, err := l.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.fail(net.ErrClosed)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if quiet := time.Since(c.heard); quiet < idle {
-		t.Errorf("watch would begin to read %v after the connection was made", idle-quiet)
-	}
 }
 
 // TestSilentServerIsLeft: if a caller gives up when nothing was heard for long enough, the
 // connection is made anew; if others have been answered meanwhile, or it was not long, it is not.
 func TestSilentServerIsLeft(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	l := open(t, server.Addr, Options{Patience: 200 * time.Millisecond})
+	l := open(t, server.Addr, 200*time.Millisecond)
 	first := id(t, l)
 	giveUp := func(after time.Duration) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), after)
 		defer cancel()
 		start := time.Now()
-		if replies, sent := l.Do(ctx, command("GET", "key")); !sent || !errors.Is(replies[0].Err, context.DeadlineExceeded) {
+		if replies, sent := l.try(ctx, command("GET", "key")); !sent || !errors.Is(replies[0].Err, context.DeadlineExceeded) {
 			t.Errorf("a request to a silent server: %v, %v", replies, sent)
 		}
 		if took := time.Since(start); took > after+5*time.Second {
@@ -164,7 +153,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	giveUp(300 * time.Millisecond)
 	server.Resume()
 	until(t, "the silent connection stays", func() bool {
-		replies, sent := l.Do(t.Context(), command("CLIENT", "ID"))
+		replies, sent := l.try(t.Context(), command("CLIENT", "ID"))
 		return sent && replies[0].Err == nil && replies[0].Value != first
 	})
 }
@@ -174,12 +163,12 @@ func TestSilentServerIsLeft(t *testing.T) {
 // server goes on.
 func TestServerThatTakesNothing(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	l := open(t, server.Addr, Options{Patience: silence})
+	l := open(t, server.Addr, silence)
 	first := id(t, l)
 	server.Pause()
 	var callers sync.WaitGroup
 	callers.Go(func() {
-		replies, sent := l.Do(context.Background(), command("CLIENT", "ID"))
+		replies, sent := l.try(context.Background(), command("CLIENT", "ID"))
 		if !sent || replies[0].Err != nil || replies[0].Value != first {
 			t.Errorf("a caller that waits gets %+v, on connection %v", replies, first)
 		}
@@ -197,7 +186,7 @@ func TestServerThatTakesNothing(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			replies, sent := l.Do(ctx, command("SET", "key", big))
+			replies, sent := l.try(ctx, command("SET", "key", big))
 			if !sent || !errors.Is(replies[0].Err, context.DeadlineExceeded) {
 				t.Errorf("P11: a server that reads nothing has answered %v", replies)
 			}
@@ -214,23 +203,39 @@ func TestServerThatTakesNothing(t *testing.T) {
 	}
 }
 
-// TestHello: the first commands are sent on each connection, and one that fails ends it.
+// TestHello: the first commands are sent on each connection. A request gets the error of one that fails.
 func TestHello(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	l := open(t, server.Addr, Options{Hello: command("CLIENT", "SETNAME", "lock"), Patience: silence})
-	if replies, _ := l.Do(t.Context(), command("CLIENT", "GETNAME")); replies[0].Value != "lock" {
+	l := open(t, server.Addr, silence, command("CLIENT", "SETNAME", "lock")...)
+	if replies, _ := l.try(t.Context(), command("CLIENT", "GETNAME")); replies[0].Value != "lock" {
 		t.Errorf("the name of the connection is %v", replies)
 	}
-	dialled := make(chan struct{}, 100)
-	refused := Open(Options{Hello: command("AUTH", "no", "body"), Dial: func(ctx context.Context) (net.Conn, error) {
-		dialled <- struct{}{}
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Addr)
-	}})
-	defer refused.Close()
+	refused := openLine(&Options{Hello: command("AUTH", "no", "body"), Dial: to(server.Addr)}, silence)
+	defer refused.close()
 	for range 3 {
-		<-dialled
-		if _, sent := refused.Do(t.Context(), command("PING")); sent {
-			t.Error("a connection is used although the server has refused the user")
+		r := refused.do(t.Context(), command("PING"))[0]
+		if is, _ := r.Err.(*ServerError); is == nil || is.Code() != "WRONGPASS" {
+			t.Errorf("a request that no connection was made for gave %+v", r)
 		}
+	}
+}
+
+// TestServerComesBack: requests fail with the error of the network while there is no server, and go on when there
+// is one again, without a pause.
+func TestServerComesBack(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, silence)
+	server.Kill()
+	until(t, "a request to no server succeeds", func() bool { return l.do(t.Context(), command("PING"))[0].Err != nil })
+	if err := l.do(t.Context(), command("PING"))[0].Err; !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a request to no server: %v", err)
+	}
+	server.Start()
+	if err := l.do(t.Context(), command("PING"))[0].Err; err != nil {
+		t.Errorf("a request to a server that is back: %v", err)
+	}
+	l.close()
+	if err := l.do(t.Context(), command("PING"))[0].Err; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a request on a line that is closed: %v", err)
 	}
 }

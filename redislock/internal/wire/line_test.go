@@ -3,11 +3,9 @@ package wire
 import (
 	"net"
 	"testing"
-
-	"github.com/holdfastlock/holdfast/redislock"
 )
 
-func command(args ...string) []redislock.Command { return []redislock.Command{{Args: args}} }
+func command(args ...string) []Command { return []Command{{Args: args}} }
 
 // TestStrangeServer: what is no reply, and a reply to nothing, end the connection.
 func TestStrangeServer(t *testing.T) {
@@ -16,7 +14,7 @@ func TestStrangeServer(t *testing.T) {
 		"a reply to nothing": "+OK\r\n+OK\r\n",
 	} {
 		ours, theirs := net.Pipe()
-		c := &conn{net: ours, patience: silence, done: make(chan struct{})}
+		c := newConn(ours, false, silence)
 		go func() {
 			theirs.Read(make([]byte, 100))
 			theirs.Write([]byte(answer))

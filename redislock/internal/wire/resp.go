@@ -3,14 +3,13 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"net"
 	"strconv"
 	"strings"
-
-	"github.com/holdfastlock/holdfast/redislock"
 )
 
 // appendCommands writes commands as Redis reads them.
-func appendCommands(b []byte, commands []redislock.Command) []byte {
+func appendCommands(b []byte, commands []Command) []byte {
 	for i := range commands {
 		args := commands[i].Args
 		b = appendNumber(b, '*', len(args))
@@ -27,7 +26,7 @@ func appendNumber(b []byte, kind byte, n int) []byte {
 }
 
 // errProtocol says that something else than Redis has answered.
-var errProtocol = errors.New("the server's reply is not of the protocol")
+var errProtocol = errors.New("what listens there does not speak the protocol of Redis")
 
 // parser reads replies, of version 2 of the protocol, from a buffer that grows at its end. It looks at each byte
 // of a reply once before the reply is whole, in however small pieces the bytes come, and once more then.
@@ -52,7 +51,7 @@ const deepest = 8
 
 // next reads the reply that the buffer begins with, and returns its size: 0 if it is not complete. Then the buffer of
 // the next call has the same bytes, and more.
-func (p *parser) next(b []byte) (r redislock.Reply, size int, err error) {
+func (p *parser) next(b []byte) (r Reply, size int, err error) {
 	if p.size == 0 {
 		p.pending, p.values = 1, 1
 	}
@@ -60,29 +59,29 @@ func (p *parser) next(b []byte) (r redislock.Reply, size int, err error) {
 		kind, _, n, size, err := head(b[p.size:], p.seen)
 		switch {
 		case err != nil:
-			return redislock.Reply{}, 0, err
+			return Reply{}, 0, err
 		case size == 0:
 			p.seen = len(b) - p.size
-			return redislock.Reply{}, 0, nil
+			return Reply{}, 0, nil
 		case kind == '$' && n >= 0:
 			if size += int(n) + 2; size > len(b)-p.size {
 				p.seen = 0
-				return redislock.Reply{}, 0, nil
+				return Reply{}, 0, nil
 			}
 		case kind == '*' && n > 0:
 			p.pending, p.values = p.pending+n, p.values+n
 		}
 		if p.size, p.seen, p.pending = p.size+size, 0, p.pending-1; p.values > mostValues {
-			return redislock.Reply{}, 0, errProtocol
+			return Reply{}, 0, errProtocol
 		}
 	}
 	size = p.size
 	*p = parser{}
 	value, _, err := parseValue(b[:size], deepest)
-	if refused, ok := value.(*redislock.ServerError); ok {
-		return redislock.Reply{Err: refused}, size, err
+	if refused, ok := value.(*ServerError); ok {
+		return Reply{Err: refused}, size, err
 	}
-	return redislock.Reply{Value: value}, size, err
+	return Reply{Value: value}, size, err
 }
 
 // head reads the first line of a value, of which so many bytes have no end of a line: its kind, its text or its
@@ -123,7 +122,7 @@ func parseValue(b []byte, depth int) (value any, size int, err error) {
 	case kind == '+':
 		return string(line), size, nil
 	case kind == '-':
-		return &redislock.ServerError{Text: strings.TrimPrefix(string(line), "ERR ")}, size, nil
+		return &ServerError{Text: strings.TrimPrefix(string(line), "ERR ")}, size, nil
 	case kind == ':':
 		return n, size, nil
 	case n == -1:
@@ -142,4 +141,32 @@ func parseValue(b []byte, depth int) (value any, size int, err error) {
 		items[i], size = item, size+more
 	}
 	return items, size, nil
+}
+
+// reader reads replies from a connection that nobody else reads.
+type reader struct {
+	net.Conn
+	in     []byte // bytes that were read and are no whole reply yet
+	parser parser // of in
+}
+
+// next returns the next reply. After an error such as a timeout it may be called again.
+func (r *reader) next() (Reply, error) {
+	for {
+		reply, size, err := r.parser.next(r.in)
+		if err != nil || size > 0 {
+			r.in = r.in[size:]
+			return reply, err
+		}
+		if len(r.in) > largestReply {
+			return Reply{}, errProtocol
+		}
+		if cap(r.in)-len(r.in) < ioBuffer {
+			r.in = append(make([]byte, 0, 2*len(r.in)+2*ioBuffer), r.in...)
+		}
+		n, err := r.Read(r.in[len(r.in):cap(r.in)])
+		if r.in = r.in[:len(r.in)+n]; n == 0 && err != nil {
+			return Reply{}, err
+		}
+	}
 }

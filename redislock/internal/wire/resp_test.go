@@ -4,12 +4,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/holdfastlock/holdfast/redislock"
 )
 
 func TestParse(t *testing.T) {
-	for text, want := range map[string]redislock.Reply{
+	for text, want := range map[string]Reply{
 		"+OK\r\n":                         {Value: "OK"},
 		":-12\r\n":                        {Value: int64(-12)},
 		"$5\r\na\r\nb\x00\r\n":            {Value: "a\r\nb\x00"},
@@ -18,8 +16,8 @@ func TestParse(t *testing.T) {
 		"*-1\r\n":                         {},
 		"*0\r\n":                          {Value: []any{}},
 		"*3\r\n:1\r\n$-1\r\n*1\r\n+a\r\n": {Value: []any{int64(1), nil, []any{"a"}}},
-		"-ERR no such thing\r\n":          {Err: &redislock.ServerError{Text: "no such thing"}},
-		"-NOAUTH who are you\r\n":         {Err: &redislock.ServerError{Text: "NOAUTH who are you"}},
+		"-ERR no such thing\r\n":          {Err: &ServerError{Text: "no such thing"}},
+		"-NOAUTH who are you\r\n":         {Err: &ServerError{Text: "NOAUTH who are you"}},
 	} {
 		for n := range text {
 			if r, size, err := new(parser).next([]byte(text[:n])); size != 0 || err != nil {

@@ -19,9 +19,7 @@ func ClockBack(t *testing.T, d driver.Driver, ahead func(by time.Duration)) {
 	for i := range 4 {
 		r := driver.Request{Name: fmt.Sprintf("back/%d", i), Owner: fmt.Sprintf("%x", rand.Uint64()), TTL: time.Minute}
 		g, err := d.Try(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		grants = append(grants, g)
 	}
 	ahead(time.Hour)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -19,28 +18,14 @@ import (
 func Deadlines(t *testing.T, proxy *chaos.Proxy, db *sql.DB, open func(context.Context, *sql.DB) (driver.Driver, error)) {
 	t.Helper()
 	d, err := open(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks, err := holdfast.New(d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
+	must(t, err)
+	defer d.Close()
 	defer proxy.Heal()
 	held := take(t.Context(), t, d, "deadline", driver.Exclusive, 1)
 	q := d.(fullDriver)
 	calls := map[string]func(context.Context) error{
 		"New": func(ctx context.Context) error {
 			_, err := open(ctx, db)
-			return err
-		},
-		"Acquire": func(ctx context.Context) error {
-			_, err := locks.Mutex("deadline/acquire", nil).Acquire(ctx)
-			return err
-		},
-		"TryAcquire": func(ctx context.Context) error {
-			_, err := locks.Mutex("deadline/try", nil).TryAcquire(ctx)
 			return err
 		},
 		"Try": func(ctx context.Context) error {
@@ -61,9 +46,7 @@ func Deadlines(t *testing.T, proxy *chaos.Proxy, db *sql.DB, open func(context.C
 				for want, end := range contexts(t.Context()) {
 					if connected {
 						db.SetMaxIdleConns(4)
-						if err := db.PingContext(t.Context()); err != nil {
-							t.Fatal(err)
-						}
+						must(t, db.PingContext(t.Context()))
 					} else {
 						db.SetMaxIdleConns(-1)
 					}

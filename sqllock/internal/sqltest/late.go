@@ -65,20 +65,14 @@ func (l *LatePlace) once(t *testing.T, releaser, waiter driver.Driver, fail Late
 	const remembered = 900 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), longPoll/2)
 	defer cancel()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	name := fmt.Sprintf("late/%x", rand.Uint64())
 	request := driver.Request{Name: name, Owner: "the waiter for " + name, TTL: time.Minute}
 	g := l.awaitedBefore(ctx, t, releaser, waiter, name)
 	known := time.Now()
 	row, err := l.Admin.BeginTx(ctx, nil)
-	check(err)
+	must(t, err)
 	defer row.Rollback()
-	check(lockRow(ctx, row, "locks", "name = '"+name+"'"))
+	must(t, lockRow(ctx, row, "locks", "name = '"+name+"'"))
 	released := make(chan error, 1)
 	go func() { released <- releaser.Release(ctx, []driver.Grant{g})[0] }()
 	l.awaitBlocked(ctx, t, "")
@@ -103,16 +97,16 @@ func (l *LatePlace) once(t *testing.T, releaser, waiter driver.Driver, fail Late
 		granted <- answer{g, err}
 	}()
 	place, err := l.Admin.BeginTx(ctx, nil)
-	check(err)
+	must(t, err)
 	defer place.Rollback()
 	for n := range 100 {
 		_, err = place.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s_weight VALUES (%d)", latePrefix, n))
-		check(err)
+		must(t, err)
 	}
-	check(lockRow(ctx, place, "places", "name = '"+name+"' AND owner = '"+request.Owner+"'"))
-	check(row.Commit())
-	check(fail(ctx, l, l.awaitBlocked(ctx, t, l.Writes), place, name))
-	check(place.Rollback())
+	must(t, lockRow(ctx, place, "places", "name = '"+name+"' AND owner = '"+request.Owner+"'"))
+	must(t, row.Commit())
+	must(t, fail(ctx, l, l.awaitBlocked(ctx, t, l.Writes), place, name))
+	must(t, place.Rollback())
 	if err := <-released; err != nil {
 		t.Errorf("a release that was done returned %v", err)
 	}
@@ -132,23 +126,17 @@ func (l *LatePlace) awaitedBefore(
 ) driver.Grant {
 	t.Helper()
 	g, err := holder.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before := driver.Request{Name: name, Owner: "one that waited for " + name, TTL: time.Minute}
 	if _, err := waiter.(driver.Queuer).Enqueue(ctx, before); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Enqueue on a held name returned %v", err)
 	}
-	if err := waiter.Release(ctx, []driver.Grant{{Request: before}})[0]; err != nil {
-		t.Fatal(err)
-	}
+	must(t, waiter.Release(ctx, []driver.Grant{{Request: before}})[0])
 	before.Owner = "another for " + name + fmt.Sprint(rand.Int64())
 	if _, err := holder.(driver.Queuer).Enqueue(ctx, before); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Enqueue on a held name returned %v", err)
 	}
-	if err := holder.Release(ctx, []driver.Grant{{Request: before}})[0]; err != nil {
-		t.Fatal(err)
-	}
+	must(t, holder.Release(ctx, []driver.Grant{{Request: before}})[0])
 	return g
 }
 

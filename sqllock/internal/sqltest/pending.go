@@ -23,9 +23,7 @@ func Pending(t *testing.T, db *sql.DB, d, other driver.Driver, healthy bool, lea
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leave(conn)
 	conn.Close()
 	held := 0

@@ -6,15 +6,12 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
@@ -25,57 +22,121 @@ type Polling struct {
 	Connector sqldriver.Connector
 	// Open opens a driver as a library's New does, but one that polls.
 	Open func(context.Context, *sql.DB, *sqllock.Options) (driver.Driver, error)
-	// Faults are those that this database can inject into polls besides those that all can.
-	Faults map[string]Fault
-	// Connections counts those that the server has, without those of the pool by which it
-	// is asked. nil: there is no server, so its statements cannot be ended either.
+	// Connections counts those that the server has, without those of the pool by which it is asked. nil: there
+	// is no server.
 	Connections func() int
 }
 
-// Test injects all faults into polls. Polls make waiters quick; each waiter must get its
-// name without them too.
+// Test injects faults into polls. Polls make waiters quick; each waiter must get its name without them too.
 func (b *Polling) Test(t *testing.T) {
 	t.Helper()
-	polls := NewPolls()
-	open := func(db *sql.DB, prefix string, poll time.Duration) driver.Driver {
-		t.Helper()
-		d, err := b.Open(t.Context(), db, &sqllock.Options{Prefix: prefix, Poll: poll})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	db := polls.DB(t, b.Connector)
+	l := &polls{more: make(chan struct{}), over: func() {}}
+	db := (&Hook{Connector: b.Connector, query: l.query}).Open(t)
 	plain := sql.OpenDB(b.Connector)
 	defer plain.Close()
-	one, other := open(db, "faulty", longPoll), open(plain, "faulty", longPoll)
-	defer other.Close()
-	faults := map[string]Fault{"refused": refuse, "broken": breakDown, "hanging": hang, "frozen": freeze()}
-	maps.Copy(faults, b.Faults)
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) { faultyPolls(t, polls, one, other, fault, name != "hanging") })
+	open := func(db *sql.DB) driver.Driver {
+		t.Helper()
+		d, err := b.Open(t.Context(), db, &sqllock.Options{Prefix: "faulty", Poll: longPoll})
+		must(t, err)
+		return d
 	}
+	one, other := open(db), open(plain)
+	defer other.Close()
+	t.Run("refused", func(t *testing.T) { faultyPolls(t, l, one, other, refuse, true) })
+	t.Run("hanging", func(t *testing.T) { faultyPolls(t, l, one, other, hang, false) })
 	t.Run("many waiters", func(t *testing.T) {
 		connections := b.Connections
 		if connections != nil {
 			connections = func() int { return b.Connections() - plain.Stats().OpenConnections }
 		}
 		OneKept(t, db, one, connections, func(ctx context.Context, waiters int) {
-			for asked, names := polls.count(); names < waiters; asked, names = polls.count() {
-				polls.await(ctx, t, asked+1)
+			for asked, names := l.count(); names < waiters; asked, names = l.count() {
+				l.await(ctx, t, asked+1)
 			}
 		})
 	})
-	t.Run("contended", func(t *testing.T) {
-		var drivers []driver.Driver
-		for _, db := range []*sql.DB{polls.DB(t, b.Connector), polls.DB(t, b.Connector), plain} {
-			drivers = append(drivers, open(db, "faultycontended", driver.DefaultPoll))
+}
+
+// polls counts the statements of pollers, and can inject a fault into those and no others: then waiters learn
+// by their own questions only what has become of them. Its methods are safe for concurrent use.
+type polls struct {
+	mu     sync.Mutex
+	more   chan struct{} // closed at the next poll
+	asked  int           // how many polls there were, faulty ones too
+	names  int           // of the last one
+	fault  fault         // nil: polls pass
+	faulty context.Context
+	over   func() // ends it
+}
+
+// fault is what becomes of a poll. The context ends with the statement's, or when another fault is injected.
+type fault func(context.Context) error
+
+func refuse(context.Context) error { return errors.New("the test refuses polls") }
+
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Inject gives polls a fault from now on. With nil they pass again.
+func (l *polls) Inject(fault fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over()
+	l.fault = fault
+	l.faulty, l.over = context.WithCancel(context.Background())
+}
+
+// count returns how many polls there were, and for how many names the last one was.
+func (l *polls) count() (asked, names int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked, l.names
+}
+
+// await waits until there were so many polls.
+func (l *polls) await(ctx context.Context, t *testing.T, asked int) {
+	t.Helper()
+	for {
+		l.mu.Lock()
+		enough, more := l.asked >= asked, l.more
+		l.mu.Unlock()
+		if enough {
+			return
 		}
-		contendedPolls(t, polls, slices.Collect(maps.Values(faults)), drivers...)
-	})
-	if b.Connections != nil {
-		t.Run("closed", func(t *testing.T) { closeWhilePolling(t, polls, open(db, "faulty", longPoll), other) })
+		select {
+		case <-more:
+		case <-ctx.Done():
+			t.Fatalf("P7: there was no poll: %v", ctx.Err())
+		}
 	}
+}
+
+// commits is what SQLite's change detector asks.
+const commits = "PRAGMA data_version"
+
+// query is Hook.query.
+func (l *polls) query(ctx context.Context, text string, args int, pass func(context.Context) (sqldriver.Rows, error)) (sqldriver.Rows, error) {
+	places := strings.HasPrefix(text, "SELECT p.name, p.owner, (SELECT count(*) FROM ")
+	if !places && text != commits {
+		return pass(ctx)
+	}
+	l.mu.Lock()
+	if l.asked++; places {
+		l.names = max(args, strings.Count(text, "x'")) / 2 // names and owners, in MySQL in the text
+	}
+	close(l.more)
+	l.more = make(chan struct{})
+	fault, faulty := l.fault, l.faulty
+	l.mu.Unlock()
+	if fault == nil {
+		return pass(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(faulty, cancel)()
+	return nil, fault(ctx)
 }
 
 // queued is an owner in the queue, in a call of Wait.
@@ -96,9 +157,7 @@ func queueUp(ctx context.Context, t *testing.T, holder, waiter driver.Driver) *q
 	t.Helper()
 	name := fmt.Sprintf("queued/%x", rand.Uint64())
 	held, err := holder.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q := waiter.(driver.Queuer)
 	w := &queued{held: held, req: driver.Request{Name: name, Owner: "the waiter for " + name, TTL: time.Minute}, answer: make(chan answer, 1)}
 	if _, err := q.Enqueue(ctx, w.req); !errors.Is(err, driver.ErrHeld) {
@@ -120,22 +179,22 @@ const longPoll = 20 * time.Second
 // get the name by its next question (P7), alone (P1). Another waiter must get it by a poll,
 // without asking, once polls pass again. If again, the client goes on polling while the
 // fault lasts. The drivers' poll is longPoll.
-func faultyPolls(t *testing.T, polls *Polls, one, other driver.Driver, fault Fault, again bool) {
+func faultyPolls(t *testing.T, l *polls, one, other driver.Driver, fault fault, again bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	polls.Inject(fault)
-	before, _ := polls.count()
+	l.Inject(fault)
+	before, _ := l.count()
 	w := queueUp(ctx, t, other, one)
 	first := before + 1
 	if again {
 		first += 2 // one may be for those before, and one has to be over
 	}
-	polls.await(ctx, t, first)
+	l.await(ctx, t, first)
 	release(ctx, t, other, w.held)
 	if again {
-		asked, _ := polls.count()
-		polls.await(ctx, t, asked+2) // of which one began after the release
+		asked, _ := l.count()
+		l.await(ctx, t, asked+2) // of which one began after the release
 	}
 	select {
 	case a := <-w.answer:
@@ -156,12 +215,12 @@ func faultyPolls(t *testing.T, polls *Polls, one, other driver.Driver, fault Fau
 	}
 	release(ctx, t, one, g)
 
-	before, _ = polls.count()
+	before, _ = l.count()
 	w = queueUp(ctx, t, other, one)
 	if again {
-		polls.await(ctx, t, before+1)
+		l.await(ctx, t, before+1)
 	}
-	polls.Inject(nil)
+	l.Inject(nil)
 	release(ctx, t, other, w.held)
 	a := <-w.answer
 	if a.err != nil || a.Token <= w.held.Token {
@@ -176,93 +235,6 @@ func release(ctx context.Context, t *testing.T, d driver.Driver, g driver.Grant)
 	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {
 		t.Fatalf("P4: %v", err)
 	}
-}
-
-// contendedPolls lets many goroutines want one name while the polls of some of their clients
-// have one fault after the other, and at last none. Each goroutine must get the name as often
-// as it asks (P7), alone (P1). It closes the drivers.
-func contendedPolls(t *testing.T, polls *Polls, faults []Fault, drivers ...driver.Driver) {
-	t.Helper()
-	const each, rounds = 2, 3
-	total := each * rounds * len(drivers)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	polls.Inject(faults[0])
-	var wg sync.WaitGroup
-	var inside atomic.Int32
-	done, last := 0, holdfast.Token(0) // which only the lock protects
-	for _, d := range drivers {
-		locks, err := holdfast.New(d, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		for range each {
-			wg.Go(func() {
-				for range rounds {
-					err := locks.Mutex("contended", nil).Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-						if n := inside.Add(1); n > 1 {
-							t.Errorf("P1: %d have the lock", n)
-						}
-						defer inside.Add(-1)
-						if l.Token() <= last {
-							t.Errorf("P3: token %d comes after %d", l.Token(), last)
-						}
-						last = l.Token()
-						if done++; done < total*2/3 {
-							polls.Inject(faults[done%len(faults)])
-						} else {
-							polls.Inject(nil)
-						}
-						return l.Renew(ctx) // time enough for another to be let in
-					})
-					if err != nil {
-						t.Errorf("P7: while polls fail: %v", err)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if done != total {
-		t.Errorf("P1: of %d updates under the lock %d are there", total, done)
-	}
-	if asked, _ := polls.count(); asked < done {
-		t.Errorf("the test is of no use: in %d holds there were %d polls", done, asked)
-	}
-}
-
-// patience is less than the time that a poll may take, which is ten seconds.
-const patience = 5 * time.Second
-
-// closeWhilePolling closes a driver whose poll hangs. Close must not wait until the poll's
-// time is over.
-func closeWhilePolling(t *testing.T, polls *Polls, one, other driver.Driver) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	gaveUp := make(chan struct{})
-	polls.Inject(func(ctx context.Context, _ *poll) (sqldriver.Rows, error) {
-		<-ctx.Done()
-		close(gaveUp)
-		return nil, ctx.Err()
-	})
-	before, _ := polls.count()
-	w := queueUp(ctx, t, other, one)
-	polls.await(ctx, t, before+1)
-	begun := time.Now()
-	if err := one.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(begun); took > patience {
-		t.Errorf("P9: Close waited %v for a poll that hung", took)
-	}
-	if a := <-w.answer; !errors.Is(a.err, driver.ErrClosed) {
-		t.Errorf("Wait of a closed driver returned %+v, %v", a.Grant, a.err)
-	}
-	w.stop()
-	<-gaveUp
-	release(ctx, t, other, w.held)
 }
 
 // OneKept lets a client have many waiters, each for a name of its own. All of them

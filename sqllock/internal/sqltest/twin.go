@@ -47,8 +47,8 @@ type had struct {
 type fullDriver interface {
 	driver.Driver
 	driver.Queuer
-	driver.Inspector
-	driver.Breaker
+	driver.Operator
+	driver.Operator
 	driver.Downgrader
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
 // calls are operations that were given to a session together.
@@ -28,7 +29,7 @@ type calls struct {
 // There is always one Reply for each Op. An operation that the server refused has its Code in
 // Reply.Err and is no error of Do. Errors: [ErrNotSent] (with ctx's, if it ended first, or with why
 // the session is over), [ErrConnectionLoss], [ErrExpired], [ErrClosed], [ErrTooLarge]; or ctx's alone, which means
-// that the operations were sent and their outcome is unknown. A [driver.UnansweredError] says what was in the way
+// that the operations were sent and their outcome is unknown. A [ctxerr.Unanswered] says what was in the way
 // until ctx ended. After an error, Reply.Err of the operations without an answer is that error.
 func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
 	if len(ops) == 0 {
@@ -51,7 +52,7 @@ func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
 	if s.conn != nil {
 		why = fmt.Errorf("zk: %s has not answered", s.conn.at.dial)
 	}
-	err := error(&driver.UnansweredError{Ended: ctx.Err(), Why: why})
+	err := error(&ctxerr.Unanswered{Ended: ctx.Err(), Why: why})
 	if i := slices.Index(s.queue, c); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
 		c.failLocked(notSent(err))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
 const (
@@ -32,14 +33,14 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 		case err == nil:
 			return c, nil
 		case ctx.Err() != nil:
-			return nil, &driver.UnansweredError{Ended: context.Cause(ctx), Why: err}
+			return nil, &ctxerr.Unanswered{Ended: context.Cause(ctx), Why: err}
 		case !noLeader && !passes(err),
 			noLeader && (round >= leaderRounds || s.config.Leaderless),
 			time.Since(start) > openPatience:
 			return nil, err
 		}
 		if sleep(ctx, pause); ctx.Err() != nil {
-			return nil, &driver.UnansweredError{Ended: context.Cause(ctx), Why: err}
+			return nil, &ctxerr.Unanswered{Ended: context.Cause(ctx), Why: err}
 		}
 		pause = min(2*pause, longestPause)
 	}

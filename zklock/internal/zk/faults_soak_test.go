@@ -26,9 +26,7 @@ func TestConnectionCutAtEachPoint(t *testing.T) {
 	other := open(t, Config{Servers: []string{z.Members[0].Addr}})
 	exists := func(path string) bool {
 		r, err := other.Do(within(t), Exists(path, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r[0].Err == nil
 	}
 
@@ -151,32 +149,10 @@ func lateRequests(t *testing.T, z *testserver.ZooKeeper, from, to *testserver.Zo
 	}
 }
 
-// A server that is silent is left in time for the session to be resumed.
-func TestSilenceIsNoticed(t *testing.T) {
-	t.Parallel()
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 500 * time.Millisecond})
-	proxy := chaos.StartProxy(t, z.Members[0].Addr)
-	s := open(t, Config{Servers: []string{proxy.Addr}, Timeout: 3 * time.Second})
-	do(t, s, Create("/mine", nil, nil, Ephemeral))
-	proxy.HoldReplies()
-	for end := time.Now().Add(bound); s.Suspended() == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a silent server is not noticed")
-		}
-	}
-	proxy.Heal()
-	look(t, s, Exists("/mine", nil))
-	if s.Err() != nil {
-		t.Error(s.Err())
-	}
-}
-
 // listen starts a server that is none.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var conns []net.Conn
 	done := make(chan struct{})
 	go func() {
@@ -226,61 +202,6 @@ func TestServersThatAreNone(t *testing.T) {
 		if _, err := Open(within(t), c); err == nil {
 			t.Errorf("opened by %+v", c)
 		}
-	}
-}
-
-// A server that has enough connections of this host ends further ones; the error says that.
-func TestTooManyConnections(t *testing.T) {
-	t.Parallel()
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second, MaxClientConns: 3})
-	c := Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second, AnyServer: true}
-	for range 3 {
-		s := open(t, c)
-		do(t, s, Exists("/", nil))
-		t.Cleanup(func() { s.Abandon() })
-	}
-	ctx, cancel := context.WithTimeout(within(t), 3*time.Second)
-	defer cancel()
-	if _, err := Open(ctx, c); err == nil || !errors.Is(err, ErrHungUp) {
-		t.Errorf("one too many: %v", err)
-	}
-}
-
-// A session is at the leader, stays alive through its death, and goes on at the next one.
-func TestFailover(t *testing.T) {
-	t.Parallel()
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: 250 * time.Millisecond})
-	servers := strings.Split(z.Addrs(), ",")
-	s := open(t, Config{Servers: servers, Timeout: 5 * time.Second})
-	old := z.Leader()
-	if at(s) != old.Addr {
-		t.Errorf("at %s, the leader is %s", at(s), old.Addr)
-	}
-	r := do(t, s, Create("/mine", nil, nil, Ephemeral))
-	w := newWatch()
-	do(t, s, GetData("/mine", w.Watch))
-
-	f := z.Followers()[0]
-	if _, err := Open(within(t), Config{Servers: []string{f.Addr}, Timeout: time.Second}); !errors.Is(err, ErrNoLeader) {
-		t.Errorf("a follower alone: %v", err)
-	}
-	other := open(t, Config{Servers: []string{f.Addr}, Timeout: 5 * time.Second, AnyServer: true})
-
-	old.Kill()
-	if got := look(t, s, Exists("/mine", nil)); got[0].Stat.Czxid != r[0].Zxid {
-		t.Errorf("%+v", got)
-	}
-	now := z.NewLeader(old)
-	if at(s) != now.Addr {
-		t.Errorf("at %s, the leader is %s", at(s), now.Addr)
-	}
-	w.silent(t)
-	look(t, other, SetData("/", nil, AnyVersion)) // so that its server has come so far
-	do(t, other, SetData("/mine", nil, AnyVersion))
-	w.fires(t)
-
-	if err := s.Close(within(t)); err != nil {
-		t.Error(err)
 	}
 }
 

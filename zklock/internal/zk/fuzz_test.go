@@ -189,12 +189,6 @@ func FuzzConnected(f *testing.F) {
 	})
 }
 
-func FuzzInfo(f *testing.F) {
-	f.Add("Zookeeper version: 3.8.0-1, built\nZxid: 0x100000003\nMode: leader\nNode count: 5\n")
-	f.Add("Zxid: -\n")
-	f.Fuzz(func(t *testing.T, text string) { parseInfo(text) })
-}
-
 func TestInfo(t *testing.T) {
 	got := parseInfo("Zookeeper version: 3.8.0-1, built on x\nReceived: 9\nZxid: 0x100000003\nMode: leader\nNode count: 5\n")
 	want := Info{Role: Leader, Version: "3.8.0-1", Zxid: 1<<32 + 3}

@@ -205,49 +205,6 @@ func TestWatchesAreSetAgain(t *testing.T) {
 	}
 }
 
-func TestExpiry(t *testing.T) {
-	t.Parallel()
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 200 * time.Millisecond})
-	proxy := chaos.StartProxy(t, z.Members[0].Addr)
-	lost := make(chan error, 2)
-	s := open(t, Config{Servers: []string{proxy.Addr}, Timeout: 2 * time.Second, Lost: func(err error) { lost <- err }})
-	other := open(t, Config{Servers: []string{z.Members[0].Addr}})
-	do(t, s, Create("/mine", nil, nil, Ephemeral))
-	gone, w := newWatch(), newWatch()
-	do(t, other, Exists("/mine", gone.Watch))
-	do(t, s, Exists("/mine", w.Watch))
-	proxy.Cut()
-	gone.fires(t)
-	waiting := s.send(Exists("/mine", nil)) // for a connection
-	proxy.Heal()
-	if err := <-lost; !errors.Is(err, ErrExpired) || !errors.Is(s.Err(), ErrExpired) {
-		t.Errorf("lost: %v, %v", err, s.Err())
-	}
-	w.fires(t)
-	if r, err := outcome(t, waiting); !errors.Is(err, ErrExpired) || !errors.Is(r[0].Err, ErrExpired) {
-		t.Errorf("what waited: %v", err)
-	}
-	if _, err := s.Do(within(t), Exists("/mine", nil)); !errors.Is(err, ErrExpired) {
-		t.Errorf("later: %v", err)
-	}
-	if err := s.Close(within(t)); err != nil || len(lost) > 0 {
-		t.Errorf("closed: %v, told again: %d", err, len(lost))
-	}
-}
-
-// An idle session lives by its pings alone.
-func TestPings(t *testing.T) {
-	t.Parallel()
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 100 * time.Millisecond})
-	s := open(t, Config{Servers: []string{z.Members[0].Addr}, Timeout: time.Second})
-	other := open(t, Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second})
-	do(t, s, Create("/mine", nil, nil, Ephemeral))
-	w := newWatch()
-	do(t, other, Exists("/mine", w.Watch))
-	time.Sleep(3 * time.Second)
-	w.silent(t)
-}
-
 // Many goroutines send at once; answers go to whom they are for, also where the ids wrap.
 func TestPipelining(t *testing.T) {
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})

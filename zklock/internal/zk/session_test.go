@@ -11,6 +11,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
+// must ends the test at an error.
+var must = testserver.Must
+
 // bound is how long anything may take before a test says that it hangs.
 const bound = 60 * time.Second
 
@@ -27,9 +30,7 @@ func open(t testing.TB, c Config) *Session {
 		c.Timeout = 10 * time.Second
 	}
 	s, err := Open(within(t), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Abandon)
 	return s
 }
@@ -45,9 +46,7 @@ func at(s *Session) string {
 func do(t testing.TB, s *Session, ops ...Op) []Reply {
 	t.Helper()
 	replies, err := s.Do(within(t), ops...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, r := range replies {
 		if r.Err != nil {
 			t.Fatalf("operation %d: %v", i, r.Err)
@@ -101,9 +100,7 @@ func TestOperations(t *testing.T) {
 		SetData("/c/n-0000000001", nil, 7), Create("/c/n-0000000001/x", nil, nil, 0), Create("no path", nil, nil, 0),
 		Create("/acl", nil, CreatorACL(), 0), GetData("/none", nil), Children("/none", nil), Exists("/none", nil),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, want := range []Code{NoNode, NodeExists, NotEmpty, NoNode, BadVersion, NoChildrenForEphemerals, BadArguments, InvalidACL, NoNode, NoNode, NoNode} {
 		if r[i].Err != want {
 			t.Errorf("operation %d: %v, want %v", i, r[i].Err, want)
@@ -135,9 +132,7 @@ func TestOperations(t *testing.T) {
 	// Another session sees the nodes until the first one is closed.
 	other := open(t, c)
 	do(t, other, Exists("/c/m", nil))
-	if err := s.Close(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(within(t)))
 	if r, err := other.Do(within(t), Exists("/c/m", nil)); err != nil || r[0].Err != NoNode {
 		t.Errorf("a node of a session that is closed: %+v, %v", r, err)
 	}

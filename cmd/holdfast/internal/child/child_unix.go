@@ -37,9 +37,8 @@ type Child struct {
 	before      map[int]bool  // children that this process had before: not the command's
 }
 
-// Start starts the command. The command gets this process's standard files and descriptors, and
-// the terminal if this process has it (see terminal). The error is a syscall.Errno if the command's
-// file cannot be executed.
+// Start starts the command. The command gets this process's standard files and descriptors. The error is a
+// syscall.Errno if the command's file cannot be executed.
 func Start(o Options) (*Child, error) {
 	c := &Child{
 		events: make(chan Event, 16), reportsRead: make(chan struct{}), before: map[int]bool{},
@@ -70,24 +69,23 @@ func Start(o Options) (*Child, error) {
 }
 
 // startGuard starts the guard. It starts the command when it is told the first trust deadline.
-func (c *Child) startGuard(o Options) error {
+func (c *Child) startGuard(o Options) (err error) {
 	orders, trust, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer orders.Close()
+	defer closeIf(&err, trust)
 	reports, guardReports, err := os.Pipe()
 	if err != nil {
-		trust.Close()
 		return err
 	}
 	defer guardReports.Close()
+	defer closeIf(&err, reports)
 	// The guard inherits its ends of the pipes under the same numbers: any other number may be a
 	// descriptor that the command should inherit.
 	for _, f := range []*os.File{orders, guardReports} {
 		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
-			trust.Close()
-			reports.Close()
 			return err
 		}
 	}
@@ -98,26 +96,23 @@ func (c *Child) startGuard(o Options) error {
 	c.guard, err = syscall.ForkExec(self(), append(args, o.Args...), &syscall.ProcAttr{
 		Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
-	if err != nil {
-		trust.Close()
-		reports.Close()
-		return err
-	}
 	c.trust, c.reports = trust, reports
-	return nil
+	return err
 }
 
-// startCommand has the guard start the command, in the terminal's foreground if this process's
-// group has that. Before the guard catches all signals, it must not be in the foreground: Ctrl-C
-// would kill it.
+// closeIf closes a file if there is an error.
+func closeIf(err *error, f *os.File) {
+	if *err != nil {
+		f.Close()
+	}
+}
+
+// startCommand has the guard start the command.
 func (c *Child) startCommand(o Options, reports io.Reader) error {
 	if r, err := readReport(reports); err != nil || r.what != guardReady {
 		return errors.New("cannot start the guard process: it ended at once")
 	}
 	c.tty = openTerminal()
-	if c.tty.wantsForeground() {
-		c.tty.lend(c.guard)
-	}
 	c.Trust(o.Until) // the first deadline starts the command
 	switch r, err := readReport(reports); {
 	case err != nil:
@@ -222,9 +217,9 @@ func Signals() []os.Signal {
 // goOnAfter is the pause before a stopped command goes on. It may stop again at once.
 const goOnAfter = 100 * time.Millisecond
 
-// GoOn continues a command that the terminal has stopped. If the command wanted to use the terminal, it
-// gets it as soon as this process's group has it. Whoever has sent SIGSTOP can continue the command
-// himself: its lock is renewed meanwhile.
+// GoOn continues a command that the terminal has stopped. If the command wanted to use the terminal, it gets the
+// foreground as soon as this process's group has that. Whoever has sent SIGSTOP can continue the command himself:
+// its lock is renewed meanwhile.
 func (c *Child) GoOn(stopped syscall.Signal) {
 	if stopped == syscall.SIGSTOP {
 		return

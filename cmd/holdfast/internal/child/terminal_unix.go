@@ -9,8 +9,9 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is the controlling terminal. One process group at a time has its foreground: that group
-// may read, and gets Ctrl-C. Nil: there is no terminal.
+// terminal is the controlling terminal. One process group at a time has its foreground: that group may read, and gets
+// Ctrl-C. At first that is this process's, which passes signals on. The kernel stops a command that wants to use the
+// terminal, and then it gets the foreground: see GoOn. Nil: there is no terminal.
 type terminal struct {
 	fd    int
 	state *term.State // its settings before the command ran
@@ -34,23 +35,6 @@ func (t *terminal) ours() bool {
 	}
 	pgrp, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	return err == nil && pgrp == unix.Getpgrp()
-}
-
-// wantsForeground reports whether the command should have the foreground from the start. In a
-// pipeline it should not: less in `holdfast run … | less` is in this process's group, and would be stopped
-// when it reads the keyboard. There the command gets the foreground only if it reads the terminal itself:
-// see GoOn.
-func (t *terminal) wantsForeground() bool {
-	return t.ours() && term.IsTerminal(0) && !isPipe(1)
-}
-
-func isPipe(fd int) bool {
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return false
-	}
-	mode := st.Mode & unix.S_IFMT
-	return mode == unix.S_IFIFO || mode == unix.S_IFSOCK
 }
 
 // lend gives the foreground to a group.

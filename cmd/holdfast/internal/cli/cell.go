@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/celllock"
 )
 
 func (a *app) cellCommand() *cobra.Command {
@@ -27,6 +26,51 @@ func (a *app) cellCommand() *cobra.Command {
 		a.cellBackupCommand(), a.cellRestoreCommand(), a.cellCompactCommand(), a.cellSessionsCommand(), a.cellKillCommand(), a.cellTokenCommand())
 	return cmd
 }
+
+// cellStore is a cell that commands speak to as such, and not as a store of locks.
+type cellStore struct {
+	*cell.Client
+	prefix string // of the URL; "" or with a slash at its end
+}
+
+// openCell returns a client of the cell that the store URL names. It makes no contact.
+func (a *app) openCell() (*cellStore, error) {
+	u, err := a.parseStore()
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "cell" && u.Scheme != "cells" {
+		return nil, usagef("the store is %s: this is for a cell, cell://HOST:PORT", u.Scheme+"://")
+	}
+	config, prefix, err := celllock.Config(u)
+	if err != nil {
+		return nil, usagef("the store URL is wrong: %w", err)
+	}
+	c, err := cell.New(config)
+	if err != nil {
+		return nil, usagef("the store URL is wrong: %w", err)
+	}
+	if prefix != "" {
+		prefix += "/"
+	}
+	return &cellStore{c, prefix}, nil
+}
+
+// withCell calls a function with a client of the cell, within the time that commands have.
+func (a *app) withCell(ctx context.Context, do func(context.Context, *cellStore) error) error {
+	c, err := a.openCell()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	return do(ctx, c)
+}
+
+// in returns a path as the cell has it, and out one as the user has it.
+func (c *cellStore) in(path string) string  { return c.prefix + path }
+func (c *cellStore) out(path string) string { return strings.TrimPrefix(path, c.prefix) }
 
 // cellExitCodes is the table for the help texts of cell.
 const cellExitCodes = `Exit codes:
@@ -105,30 +149,24 @@ REVISION than the others.
 }
 
 func (a *app) printStatuses(said []cell.MemberStatus) error {
-	t := newTable("ADDRESS", "MEMBER", "STATE", "REVISION", "SIZE", "SESSIONS", "LOCKS", "FILES", "VERSION")
+	l := a.list("ADDRESS", "MEMBER", "STATE", "REVISION", "SIZE", "SESSIONS", "LOCKS", "FILES", "VERSION")
 	for _, s := range said {
-		switch r := s.Status; {
-		case a.output == "json":
-			if err := printJSON(statusAsJSON(s)); err != nil {
-				return err
-			}
-		case s.Err != nil:
-			t.add(s.Address, "", "does not answer", "", "", "", "", "", "")
-		default:
+		row := []string{s.Address, "", "does not answer"}
+		if r := s.Status; s.Err == nil {
 			state := "follows " + r.Leader
 			if r.Leader == r.Member {
 				state = "leads"
 			} else if r.Leader == "" {
 				state = "no leader"
 			}
-			t.add(s.Address, r.Member, state, strconv.FormatInt(r.Revision, 10), sizeText(r.Size),
-				strconv.Itoa(int(r.Sessions)), strconv.Itoa(int(r.Names)), strconv.Itoa(int(r.Nodes)), r.Version)
+			row = []string{s.Address, r.Member, state, fmt.Sprint(r.Revision), sizeText(r.Size),
+				fmt.Sprint(r.Sessions), fmt.Sprint(r.Names), fmt.Sprint(r.Nodes), r.Version}
+		}
+		if err := l.add(statusAsJSON(s), row...); err != nil {
+			return err
 		}
 	}
-	if a.output == "json" {
-		return nil
-	}
-	return t.write(os.Stdout)
+	return l.print("")
 }
 
 // unwell is the error of members that do not answer, have no leader, or have too little space.
@@ -162,11 +200,11 @@ func unwell(said []cell.MemberStatus) error {
 func sizeText(n int64) string {
 	switch {
 	case n < 10<<10:
-		return strconv.FormatInt(n, 10) + " B"
+		return fmt.Sprintf("%d B", n)
 	case n < 10<<20:
-		return strconv.FormatInt(n>>10, 10) + " KiB"
+		return fmt.Sprintf("%d KiB", n>>10)
 	}
-	return strconv.FormatInt(n>>20, 10) + " MiB"
+	return fmt.Sprintf("%d MiB", n>>20)
 }
 
 func (a *app) cellMembersCommand() *cobra.Command {
@@ -202,14 +240,8 @@ type memberJSON struct {
 }
 
 func (a *app) printMembers(members []*cellv1.Member) error {
-	t := newTable("MEMBER", "PEER URL", "STATE", "ID")
+	l := a.list("MEMBER", "PEER URL", "STATE", "ID")
 	for _, m := range members {
-		if a.output == "json" {
-			if err := printJSON(memberJSON{m.Id, m.Name, m.PeerUrl, m.Learner}); err != nil {
-				return err
-			}
-			continue
-		}
 		state := "counts"
 		switch {
 		case m.Name == "":
@@ -217,12 +249,11 @@ func (a *app) printMembers(members []*cellv1.Member) error {
 		case m.Learner:
 			state = "learns"
 		}
-		t.add(m.Name, m.PeerUrl, state, m.Id)
+		if err := l.add(memberJSON{m.Id, m.Name, m.PeerUrl, m.Learner}, m.Name, m.PeerUrl, state, m.Id); err != nil {
+			return err
+		}
 	}
-	if a.output == "json" {
-		return nil
-	}
-	return t.write(os.Stdout)
+	return l.print("")
 }
 
 func (a *app) cellAddCommand() *cobra.Command {
@@ -270,16 +301,6 @@ more use.
 				return r.Msg.Members, nil
 			})
 		},
-	}
-}
-
-// oneArgument checks that one argument is given.
-func oneArgument(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usagef("%d arguments are given: one is needed, %s", len(args), what)
-		}
-		return nil
 	}
 }
 

@@ -2,8 +2,7 @@ package cli
 
 import (
 	"context"
-	"os"
-	"strconv"
+	"fmt"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -42,7 +41,7 @@ many locks it holds, and in how many queues it waits.
 }
 
 func (a *app) listSessions(ctx context.Context, c *cellStore) error {
-	t := newTable("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
+	l := a.list("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
 	for after, more := "", true; more; {
 		var r *connect.Response[cellv1.SessionsListResponse]
 		err := c.Do(ctx, true, func(ctx context.Context, m *cell.Member) (err error) {
@@ -54,28 +53,18 @@ func (a *app) listSessions(ctx context.Context, c *cellStore) error {
 		}
 		for _, s := range r.Msg.Sessions {
 			after = s.Id
-			if a.output == "json" {
-				if err := printJSON(sessionJSON{
-					s.Id, s.Principal, s.Note, s.Ttl.AsDuration().Milliseconds(), s.LockDelay.AsDuration().Milliseconds(),
-					s.Open.AsDuration().Milliseconds(), s.Holds, s.Places,
-				}); err != nil {
-					return err
-				}
-				continue
+			open, ttl := s.Open.AsDuration(), s.Ttl.AsDuration()
+			object := sessionJSON{
+				s.Id, s.Principal, s.Note, ttl.Milliseconds(), s.LockDelay.AsDuration().Milliseconds(), open.Milliseconds(), s.Holds, s.Places,
 			}
-			t.add(s.Id, s.Principal, s.Note, durationText(s.Open.AsDuration()), durationText(s.Ttl.AsDuration()),
-				strconv.Itoa(int(s.Holds)), strconv.Itoa(int(s.Places)))
+			err := l.add(object, s.Id, s.Principal, s.Note, durationText(open), durationText(ttl), fmt.Sprint(s.Holds), fmt.Sprint(s.Places))
+			if err != nil {
+				return err
+			}
 		}
 		more = r.Msg.More && len(r.Msg.Sessions) > 0
 	}
-	switch {
-	case a.output == "json":
-		return nil
-	case t.empty():
-		a.hint("there are no sessions")
-		return nil
-	}
-	return t.write(os.Stdout)
+	return l.print("there are no sessions")
 }
 
 func (a *app) cellKillCommand() *cobra.Command {

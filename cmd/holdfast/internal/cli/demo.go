@@ -31,7 +31,7 @@ With -o json it prints an array with an object for each strategy:
 		Example: `  holdfast demo
   holdfast demo --store redis://localhost:6379
   holdfast demo cron --ticks 20 -o json`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demonstrate(cmd, demo.Sale, 0) },
 	}
 	var ticks count = 12
@@ -42,7 +42,7 @@ With -o json it prints an array with an object for each strategy:
 plain lock, which is free again when a late replica comes, and then a minimum hold.
 
 ` + exitCodes,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demonstrate(cmd, demo.Cron, int(ticks)) },
 	}
 	cron.Flags().Var(&ticks, "ticks", "how often the job is due")
@@ -68,14 +68,13 @@ func (a *app) demonstrate(cmd *cobra.Command, show func(context.Context, demo.Op
 	defer stop()
 	switch err = show(ctx, o); {
 	case err == nil:
+		return nil
 	case ctx.Err() != nil:
 		return &exitError{exitSignal + int(syscall.SIGINT), errors.New("interrupted; nothing is left behind")}
 	case errors.Is(err, holdfast.ErrUnsupported):
 		return &exitError{exitUsage, err}
 	case fromOutside(err):
 		return storeError(err)
-	default:
-		return &exitError{exitInternal, err}
 	}
-	return nil
+	return &exitError{exitInternal, err}
 }

@@ -29,7 +29,7 @@ With -o json there is one object per finding:
 ` + exitCodes,
 		Example: `  holdfast doctor
   holdfast doctor --store file:///var/lib/locks -o json`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			u, err := a.parseStore()
 			if err != nil {
@@ -49,11 +49,13 @@ With -o json there is one object per finding:
 			if err := a.printFindings(findings); err != nil {
 				return err
 			}
-			switch worst := doctor.Worst(findings); {
-			case worst == doctor.Error:
+			switch doctor.Worst(findings) {
+			case doctor.Error:
 				return &exitError{exitFailure, nil}
-			case worst == doctor.Warning && strict:
-				return &exitError{exitWarning, nil}
+			case doctor.Warning:
+				if strict {
+					return &exitError{exitWarning, nil}
+				}
 			}
 			return nil
 		},
@@ -74,11 +76,8 @@ func (a *app) printFindings(findings []doctor.Finding) error {
 			continue
 		}
 		text := fmt.Sprintf("%-8s %s: %s\n", f.Severity, f.Check, flat(f.Found))
-		if f.Risk != "" {
-			text += fmt.Sprintf("         risk:   %s\n", flat(f.Risk))
-		}
-		if f.Remedy != "" {
-			text += fmt.Sprintf("         remedy: %s\n", flat(f.Remedy))
+		if f.Severity != doctor.OK {
+			text += fmt.Sprintf("         risk:   %s\n         remedy: %s\n", flat(f.Risk), flat(f.Remedy))
 		}
 		if _, err := os.Stdout.WriteString(text); err != nil {
 			return err

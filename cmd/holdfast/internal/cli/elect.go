@@ -1,9 +1,18 @@
+//go:build unix
+
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/child"
 )
 
 // electFlags are the flags of elect: some of run's, and its own.
@@ -48,7 +57,6 @@ func (a *app) electCommand() *cobra.Command {
   holdfast leader scheduler`,
 		Args: nameAndCommand("elect"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.graceSet = cmd.Flags().Changed("grace")
 			f.note, f.quiet = f.value, a.quiet
 			if err := f.check(cmd); err != nil {
 				return err
@@ -60,27 +68,76 @@ func (a *app) electCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.value, "value", "", "`text` that others see, an address for example (default: command, host and process id)")
 	flags.BoolVar(&f.once, "once", false, "end when CMD has ended, with its exit code")
-	flags.Var((*duration)(&f.ttl), "ttl", "how long the office stays taken if this host or elect "+
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the office stays taken if this host or elect "+
 		"dies (default 30s)")
-	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer it then stays closed")
-	flags.Var((*duration)(&f.grace), "grace", "how long before the office runs out CMD gets "+
+	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer it then stays closed")
+	flags.DurationVar(&f.grace, "grace", 0, "how long before the office runs out CMD gets "+
 		"SIGTERM (default 5s, less with a short TTL)")
 	return cmd
 }
 
-// goodTerm is how long a term must last so that the next one begins without a pause.
-const goodTerm = 10 * time.Second
+// elect is the command elect.
+func (a *app) elect(f *electFlags, name string, command []string) error {
+	return a.withRunner(&f.runFlags, name, command, func(r *runner) error {
+		want := f.wanted(r.store, name)
+		for _, h := range inherited() {
+			if h.Store == want.Store && h.Name == want.Name {
+				return usagef("%q is held by the holdfast around this one: it would wait for itself", name)
+			}
+		}
+		signal.Notify(r.signals, child.Signals()...)
+		return r.terms(f.once)
+	})
+}
 
-// pauses are the pauses after terms that were shorter than goodTerm.
-type pauses struct{ next time.Duration }
+// Terms that are shorter than goodTerm are followed by pauses, longer each time.
+const goodTerm, firstPause, longestPause = 10 * time.Second, time.Second, 30 * time.Second
 
-// after returns the pause after a term.
-func (p *pauses) after(term time.Duration) time.Duration {
-	const first, longest = time.Second, 30 * time.Second
-	if term >= goodTerm {
-		p.next = 0
-		return 0
+// terms stands for election again and again, until it is told to end.
+func (r *runner) terms(once bool) error {
+	pause := time.Duration(0)
+	for first := true; ; first = false {
+		start := time.Now()
+		ran, last, err := r.hold()
+		switch {
+		case last, ran && once, !ran && first:
+			return err
+		case !ran:
+			complain(err) // the store worked at the start, so it may work again
+		}
+		pause = min(max(2*pause, firstPause), longestPause)
+		if time.Since(start) >= goodTerm {
+			pause = 0
+		}
+		if ran && !r.flags.quiet {
+			again := "standing again"
+			if pause > 0 {
+				again += fmt.Sprintf(" in %v", pause)
+			}
+			term := fmt.Sprintf("the command has ended with exit code %d", codeOf(err))
+			if codeOf(err) == exitLost {
+				term = "the office was lost"
+			}
+			complain(errors.New(term + "; " + again))
+		}
+		if by := sleepUnlessAsked(pause, r.signals); by != 0 {
+			return &exitError{exitSignal + int(by), nil}
+		}
 	}
-	p.next = min(max(2*p.next, first), longest)
-	return p.next
+}
+
+// sleepUnlessAsked sleeps, or returns the signal that asks for the end.
+func sleepUnlessAsked(d time.Duration, signals <-chan os.Signal) syscall.Signal {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return 0
+		case s := <-signals:
+			if asksForEnd(s) {
+				return s.(syscall.Signal)
+			}
+		}
+	}
 }

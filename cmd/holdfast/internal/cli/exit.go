@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/sqllock"
@@ -108,33 +109,25 @@ func is[T error](err error) bool {
 	return ok
 }
 
-// notAcquired gives the error of an acquire its exit code.
-func (f *runFlags) notAcquired(err error) error {
-	switch {
-	case errors.Is(err, holdfast.ErrHeld) && (f.quiet || f.conflict == exitOK):
-		return &exitError{f.conflict, nil} // cron would send a mail of what is as it should be
-	case errors.Is(err, holdfast.ErrHeld):
-		return &exitError{f.conflict, heldText(err)}
-	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
+// checkName refuses a bad name before any I/O (P10).
+func checkName(name string) error {
+	if err := driver.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
+	return nil
+}
+
+// operationError gives the error of an operation on a store its exit code.
+func operationError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, holdfast.ErrUnsupported):
+		return usagef("%w", err)
+	case errors.Is(err, holdfast.ErrNotHeld):
+		return &exitError{exitFailure, err}
+	}
 	return storeError(err)
-}
-
-// heldText says who holds the lock, as far as it is known.
-func heldText(err error) error {
-	if detail, ok := errors.AsType[*holdfast.HeldError](err); ok {
-		return fmt.Errorf("lock %q is %w", detail.Name, detail)
-	}
-	return errors.New("the lock is held")
-}
-
-// lostText says which lock was lost, and why.
-func lostText(name string, err error) error {
-	if lost, ok := errors.AsType[*holdfast.LostError](err); ok {
-		return lost
-	}
-	return fmt.Errorf("lock %q lost: %w", name, err)
 }
 
 // oneLine returns an error's text on one line, without the prefix "holdfast: ", and escaped.

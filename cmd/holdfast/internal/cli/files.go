@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -78,14 +78,6 @@ func (c *cellStore) fileAsJSON(n cell.Node) fileJSON {
 	return j
 }
 
-// onePath checks that one path is given.
-func onePath(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%d arguments are given: one is needed, the path", len(args))
-	}
-	return nil
-}
-
 func (a *app) filesLsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls [PATH]",
@@ -99,35 +91,23 @@ func (a *app) filesLsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				path := strings.TrimSuffix(c.in(strings.Join(args, "")), "/")
-				t := newTable("PATH", "SIZE", "GENERATION", "SESSION")
+				l := a.list("PATH", "SIZE", "GENERATION", "SESSION")
 				for n, err := range c.ReadDir(ctx, path) {
 					if err != nil {
 						return fileError(err)
 					}
-					if a.output == "json" {
-						if err := printJSON(c.fileAsJSON(n)); err != nil {
-							return err
-						}
-						continue
-					}
-					name := c.out(n.Path)
+					row := []string{c.out(n.Path)}
 					if n.HasChildren {
-						name += "/"
+						row[0] += "/"
 					}
-					if n.Instance == 0 {
-						t.add(name, "", "", "")
-					} else {
-						t.add(name, strconv.Itoa(n.Size), strconv.FormatInt(n.ContentGeneration, 10), n.Session)
+					if n.Instance != 0 {
+						row = append(row, fmt.Sprint(n.Size), fmt.Sprint(n.ContentGeneration), n.Session)
+					}
+					if err := l.add(c.fileAsJSON(n), row...); err != nil {
+						return err
 					}
 				}
-				switch {
-				case a.output == "json":
-					return nil
-				case t.empty():
-					a.hint("there are no files")
-					return nil
-				}
-				return t.write(os.Stdout)
+				return l.print("there are no files")
 			})
 		},
 	}
@@ -142,7 +122,7 @@ no contents.
 
 ` + fileExitCodes,
 		Example: `  holdfast files get app/config`,
-		Args:    onePath,
+		Args:    oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				n, contents, err := c.Get(ctx, c.in(args[0]))
@@ -241,7 +221,7 @@ func (a *app) filesRmCommand() *cobra.Command {
 		Long: `Remove a file that has no files below it.
 
 ` + fileExitCodes,
-		Args: onePath,
+		Args: oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			want, err := f.want()
 			if err != nil {
@@ -297,7 +277,7 @@ events may be missing: read the file then.
 
 ` + fileExitCodes,
 		Example: `  holdfast files watch app --on child-added,child-removed`,
-		Args:    onePath,
+		Args:    oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kinds, err := parseKinds(words)
 			if err != nil {
@@ -395,7 +375,7 @@ principals lets. Files that are made below a file have the rights that it has th
 ` + fileExitCodes,
 		Example: `  printf 'alice\nbob\n' | holdfast files put acl/team
   holdfast files acl app --read '' --write team --change team`,
-		Args: onePath,
+		Args: oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			want, err := f.want()
 			if err != nil {
@@ -426,15 +406,11 @@ principals lets. Files that are made below a file have the rights that it has th
 				if a.output == "json" {
 					return printJSON(c.fileAsJSON(n))
 				}
-				t := newTable("RIGHT", "LIST")
-				for _, row := range [][2]string{{"read", n.ACL.Read}, {"write", n.ACL.Write}, {"change", n.ACL.Change}} {
-					list := row[1]
-					if list == "" {
-						list = "(everybody)"
-					}
-					t.add(row[0], list)
+				l := a.list("RIGHT", "LIST")
+				for _, right := range [][2]string{{"read", n.ACL.Read}, {"write", n.ACL.Write}, {"change", n.ACL.Change}} {
+					l.add(nil, right[0], cmp.Or(right[1], "(everybody)"))
 				}
-				return t.write(os.Stdout)
+				return l.print("")
 			})
 		},
 	}

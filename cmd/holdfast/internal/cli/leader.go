@@ -52,14 +52,12 @@ the standard error, and the watch goes on.
 					return operationError(err)
 				}
 				if a.output == "json" || !l.Vacant {
-					if err := a.printLeader(args[0], l, time.Time{}); err != nil {
-						return err
-					}
+					err = a.printLeader(args[0], l, time.Time{})
 				}
-				if l.Vacant {
-					return &exitError{exitFailure, nil}
+				if err == nil && l.Vacant {
+					err = &exitError{exitFailure, nil}
 				}
-				return nil
+				return err
 			})
 		},
 	}

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -34,24 +34,37 @@ func escape(text string) string {
 	return b.String()
 }
 
-// table is rows of texts in columns. It escapes the texts.
-type table struct{ rows [][]string }
+// list is what a command prints: each row at once as an object, or all of them as a table for people. It escapes
+// the texts of the table.
+type list struct {
+	*app
+	rows [][]string
+}
 
-func newTable(titles ...string) *table { return &table{rows: [][]string{titles}} }
+func (a *app) list(titles ...string) *list { return &list{a, [][]string{titles}} }
 
-func (t *table) add(cells ...string) {
+func (l *list) add(object any, cells ...string) error {
+	if l.output == "json" {
+		return printJSON(object)
+	}
 	for i := range cells {
 		cells[i] = escape(cells[i])
 	}
-	t.rows = append(t.rows, cells)
+	l.rows = append(l.rows, cells)
+	return nil
 }
 
-// empty reports whether there are titles only.
-func (t *table) empty() bool { return len(t.rows) == 1 }
-
-func (t *table) write(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range t.rows {
+// print prints the table. If the list is empty, none is told instead.
+func (l *list) print(none string) error {
+	if l.output == "json" {
+		return nil
+	}
+	if len(l.rows) == 1 {
+		l.hint(none)
+		return nil
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, row := range l.rows {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t")) // no blanks at the end of a line
 	}
 	return w.Flush()
@@ -78,3 +91,20 @@ func durationText(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
+
+// count is the value of a flag that is a number of something: at least 1.
+type count int
+
+func (c *count) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err == nil && n < 1 {
+		err = errors.New("at least 1 is needed")
+	}
+	*c = count(n)
+	return err
+}
+
+func (c *count) String() string { return strconv.Itoa(int(*c)) }
+
+// Type is a name for the value in help texts.
+func (c *count) Type() string { return "int" }

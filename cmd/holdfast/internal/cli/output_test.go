@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 )
@@ -26,19 +25,6 @@ func TestEscape(t *testing.T) {
 	err := errors.Join(errors.New("holdfast: first"), errors.New("holdfast: second\n\x1b"))
 	if got := oneLine(err); got != `first; second; \x1b` {
 		t.Errorf("oneLine: %s", got)
-	}
-}
-
-// TestTable: a table stands in columns, and its texts are escaped.
-func TestTable(t *testing.T) {
-	table := newTable("NAME", "FOR")
-	table.add("a\t\x1b[2J", durationText(61*time.Minute))
-	var b strings.Builder
-	if err := table.write(&b); err != nil {
-		t.Fatal(err)
-	}
-	if want := "NAME        FOR\n" + `a\t\x1b[2J  1h01m` + "\n"; b.String() != want {
-		t.Errorf("the table is\n%s", b.String())
 	}
 }
 

@@ -30,15 +30,13 @@ if one of them has forgotten a lock, another may get that lock beside its holder
 
 ` + exitCodes,
 		Example: `  holdfast redlock init redlock://redis1,redis2,redis3,redis4,redis5`,
+		Args:    oneArgument("the URL of all servers"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("%d URLs are given: one is needed, of all servers", len(args))
-			}
 			u, err := parseURL(args[0])
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if u.Scheme != "redlock" {
+			case u.Scheme != "redlock":
 				return usagef("the scheme is %s: only the servers of redlock:// are set up so", u.Scheme)
 			}
 			_, rest, err := storeurl.Take(u)

@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -109,26 +111,23 @@ Without a command this text is printed, with exit code 0.`,
 		SuggestionsMinimumDistance: 2,
 		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case version:
+			if version {
 				return a.printVersion()
-			case len(args) == 0:
-				return cmd.Help()
 			}
-			return unknownCommand(cmd, args[0])
+			return helpOrUnknown(cmd, args)
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.checkFallback(cmd); err != nil {
-				return err
-			}
-			if a.output != "table" && a.output != "json" {
+			switch {
+			case a.store == "" && cmd.Flags().Changed("store"):
+				return usagef("--store is empty: name a store by its URL, or leave --store out")
+			case a.output != "table" && a.output != "json":
 				return usagef("--output is %q: table and json are known", a.output)
 			}
-			return nil
+			return a.checkFallback(cmd)
 		},
 	}
 	flags := root.PersistentFlags()
-	flags.Var((*storeURL)(&a.store), "store", "`URL` of the store (default: $"+storeEnv+", else this user's own)")
+	flags.StringVar(&a.store, "store", "", "`URL` of the store (default: $"+storeEnv+", else this user's own)")
 	flags.StringVarP(&a.output, "output", "o", "table",
 		"output `format`: table, for people, or json, one object per line")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say less: no hints, no progress; run says nothing if the "+
@@ -140,7 +139,8 @@ Without a command this text is printed, with exit code 0.`,
 	root.AddCommand(
 		a.runCommand(), a.electCommand(), a.leaderCommand(),
 		a.lsCommand(), a.showCommand(), a.breakCommand(),
-		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.redlockCommand(), a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(),
+		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.redlockCommand(),
+		a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -160,6 +160,8 @@ func flagError(_ *cobra.Command, err error) error {
 	switch {
 	case flag.Value.Type() == "bool":
 		err = errors.New("true or false is needed")
+	case flag.Value.Type() == "duration":
+		err = errors.New("a duration looks like 500ms, 30s, 5m or 2h")
 	case errors.Is(err, strconv.ErrRange):
 		err = errors.New("the number is out of range")
 	case errors.Is(err, strconv.ErrSyntax):
@@ -179,36 +181,98 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q%s", name, hint)
 }
 
-// refuseUnknown makes wrong usage of a group's command that does not exist, as of "cell nosuch" and "help nosuch":
-// cobra would print some help, and end well.
+// helpOrUnknown is what a command does that only has commands below it.
+func helpOrUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return unknownCommand(cmd, args[0])
+}
+
+// refuseUnknown makes a command that does not exist wrong usage, as in "cell nosuch" and "help nosuch": cobra would
+// print some help, and end well.
 func refuseUnknown(root *cobra.Command) {
-	for _, group := range root.Commands() {
-		if show := group.Run; group.Name() == "help" {
-			group.RunE = func(cmd *cobra.Command, args []string) error {
+	for _, c := range root.Commands() {
+		switch show := c.Run; {
+		case c.Name() == "help":
+			c.RunE = func(cmd *cobra.Command, args []string) error {
 				if of, rest, err := root.Find(args); err != nil || len(rest) > 0 {
 					return unknownCommand(of, args[len(args)-max(len(rest), 1)])
 				}
 				show(cmd, args)
 				return nil
 			}
-		}
-		if group.Runnable() || !group.HasSubCommands() {
-			continue
-		}
-		group.Args, group.DisableFlagsInUseLine, group.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
-		group.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
+		case c.HasSubCommands() && !c.Runnable():
+			c.Args, c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
+			c.RunE = helpOrUnknown
 		}
 	}
 }
 
+// oneArgument asks for exactly one argument.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("%d arguments are given: one is needed, %s", len(args), what)
+		}
+		return nil
+	}
+}
+
 // nameArgument asks for exactly one argument, the name of a lock.
-func nameArgument(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%d arguments are given: one is needed, the name of a lock", len(args))
+func nameArgument(cmd *cobra.Command, args []string) error {
+	if err := oneArgument("the name of a lock")(cmd, args); err != nil {
+		return err
 	}
 	return checkName(args[0])
+}
+
+// versionJSON is the program's version in JSON.
+type versionJSON struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.printVersion() },
+	}
+}
+
+func (a *app) printVersion() error {
+	v := version()
+	if a.output == "json" {
+		return printJSON(v)
+	}
+	text := "holdfast " + v.Version
+	switch {
+	case v.Modified:
+		text += " (" + v.Revision + ", modified)"
+	case v.Revision != "":
+		text += " (" + v.Revision + ")"
+	}
+	_, err := fmt.Printf("%s %s %s\n", text, v.Go, v.Platform)
+	return err
+}
+
+func version() versionJSON {
+	v := versionJSON{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	v.Version = info.Main.Version
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
 }

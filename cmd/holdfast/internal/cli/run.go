@@ -1,3 +1,5 @@
+//go:build unix
+
 package cli
 
 import (
@@ -15,21 +17,17 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
-	nonblock  bool
-	wait      time.Duration
-	waitSet   bool
-	ttl       time.Duration
-	shared    bool
-	slots     int
-	permits   int
-	lockDelay time.Duration
-	minHold   time.Duration
-	maxHold   time.Duration
-	grace     time.Duration
-	graceSet  bool
-	conflict  int
-	note      string
-	quiet     bool // --quiet
+	nonblock                         bool // or a -w of 0
+	wait                             time.Duration
+	until                            time.Time // when that time is over
+	ttl, lockDelay, minHold, maxHold time.Duration
+	shared                           bool
+	slots, permits                   int
+	grace                            time.Duration
+	graceSet                         bool
+	conflict                         int
+	note                             string
+	quiet                            bool // --quiet
 }
 
 // defaultGrace is how long the command has to end by itself when its lock cannot be renewed.
@@ -44,8 +42,6 @@ func (a *app) runCommand() *cobra.Command {
 		Example: runExamples,
 		Args:    nameAndCommand("run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.waitSet = cmd.Flags().Changed("wait")
-			f.graceSet = cmd.Flags().Changed("grace")
 			f.quiet = a.quiet
 			if err := f.check(cmd); err != nil {
 				return err
@@ -56,19 +52,19 @@ func (a *app) runCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "give up at once if the lock is held")
-	flags.VarP((*duration)(&f.wait), "wait", "w", "give up after this time, opening the store included; 0s is -n (default: wait for ever)")
+	flags.DurationVarP(&f.wait, "wait", "w", 0, "give up after this time, opening the store included; 0s is -n (default: wait for ever)")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit `code` when the lock was not acquired, 0 to 255; with 0 nothing is said of it")
-	flags.Var((*duration)(&f.ttl), "ttl", "how long the store keeps the lock unrenewed (default 30s)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the store keeps the lock unrenewed (default 30s)")
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
 	flags.Var((*count)(&f.slots), "slots", "be one of at most `N` holders")
 	flags.Var((*count)(&f.permits), "permits", "how many of the slots to take (default 1)")
-	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer the lock stays closed if "+
+	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer the lock stays closed if "+
 		"this host or run dies")
-	flags.Var((*duration)(&f.minHold), "min-hold", "keep the lock closed for at least this long, "+
+	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock closed for at least this long, "+
 		"even if CMD ends sooner")
-	flags.Var((*duration)(&f.maxHold), "max-hold", "do not renew the lock any more after this "+
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "do not renew the lock any more after this "+
 		"time: a CMD that hangs then loses it")
-	flags.Var((*duration)(&f.grace), "grace", "how long before the lock runs out CMD gets "+
+	flags.DurationVar(&f.grace, "grace", 0, "how long before the lock runs out CMD gets "+
 		"SIGTERM (default 5s, less with a short TTL)")
 	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
 	return cmd
@@ -92,7 +88,7 @@ func nameAndCommand(verb string) cobra.PositionalArgs {
 // check refuses flags that do not go together (P10). The lock checks those that depend on the store.
 func (f *runFlags) check(cmd *cobra.Command) error {
 	switch {
-	case f.nonblock && f.waitSet && f.wait > 0:
+	case f.nonblock && f.wait > 0:
 		return usagef("-n gives up at once and -w after %v: use only one of them", f.wait)
 	case f.wait < 0:
 		return usagef("-w is %v: it must not be negative", f.wait)
@@ -109,12 +105,14 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	case f.grace < 0:
 		return usagef("--grace is %v: it must not be negative", f.grace)
 	}
-	f.nonblock = f.nonblock || f.waitSet && f.wait == 0
+	f.nonblock = f.nonblock || cmd.Flags().Changed("wait") && f.wait == 0
+	f.until = time.Now().Add(f.wait)
+	f.graceSet = cmd.Flags().Changed("grace")
 	return nil
 }
 
-// graceFor returns how long before the trust deadline the command is told to end. The grace must
-// not begin while renewals are still on time. A longer one is refused; the default is made to fit.
+// graceFor returns how long before the trust deadline the command is told to end. The grace must not begin while
+// renewals are on time: a longer one is refused, and the default is made to fit.
 func (f *runFlags) graceFor(caps holdfast.Caps) (time.Duration, error) {
 	limit := f.slack(caps)
 	if !f.graceSet {
@@ -176,3 +174,71 @@ func defaultNote(program string) string {
 	}
 	return note
 }
+
+const runHelp = `Run takes the lock NAME, runs CMD, and releases the lock when CMD has ended.
+
+Waiting. The time of -w begins when run starts, and covers opening the store too. With -w a store
+that does not answer, or has too many connections or too much to do, is tried again until that time
+is over. A server that refuses the connection is reported at once, unless another of its deployment
+may take over. If the store has said nothing when -w is over, run asks once more whether the lock is
+held.
+
+CMD is run directly, without a shell. It has run's input and outputs, and run ends with its exit
+code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says nothing if it
+does not get the lock: cron then sends no mail.
+
+Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT are passed on to CMD and its process
+group. While run still waits for the lock, each of the first four ends the wait; a second one ends
+run without waiting for the store. A CMD that reads the terminal gets its foreground. Ctrl-Z does
+not stop CMD: a job that stands still could not renew its lock.
+
+Loss. If the lock cannot be renewed, CMD gets SIGTERM --grace before the lock runs out, and
+SIGKILL when it does: CMD and all that it has started are gone before anyone else can hold the
+lock. If an operator breaks the lock, CMD gets SIGKILL within a second, or if the store does not
+answer with the next renewal. Run then ends with exit code 76, whatever CMD returned. With
+--max-hold the lock is not renewed after that time: a CMD that hangs loses it in the same way.
+
+Guard. CMD's parent is a guard process, holdfast-guard in ps. If run itself is killed, with kill -9
+too, or stands still until the lock runs out, the guard kills CMD and, on Linux, all that CMD has
+started, whatever group or session it is in. If the guard is killed, run does the same. These
+processes survive: processes of other users, such as those that CMD starts by sudo (put sudo before
+holdfast instead); if run and the guard are both killed with kill -9, the processes that CMD has
+started, but not CMD; if both are stopped, by a signal to each or by a debugger, all of CMD, beside
+the next holder, until the guard is continued; on other systems than Linux, and without /proc,
+processes that have left CMD's process group. When run is killed, the next holder may have the lock
+at once if the store notices that run is dead (files), else after the TTL: --lock-delay gives the
+guard time. Processes that CMD leaves running in the background when it ends go on without the lock.
+
+--fallback, or HOLDFAST_FALLBACK, names a second store for when the first is down. Run uses it when
+every hold in the first must have ended: one TTL (or --fallback-after) after the first was last
+known to answer, or after run has found it down. Such a hold is degraded: it excludes only those who
+use the second store too, run says so, and HOLDFAST_TOKEN is 0. See docs/choose.md.
+
+If even a moment's overlap after a pause would do harm, give HOLDFAST_TOKEN to the resource, and let
+the resource refuse lower tokens than the highest that it has seen.
+
+CMD's environment has
+    HOLDFAST_NAME       NAME
+    HOLDFAST_TOKEN      the fencing token of the hold; it grows with each hold
+    HOLDFAST_SEQUENCER  name, mode and token as one word
+    HOLDFAST_HELD       this hold and those around it, as a JSON array of
+                        {"store", "name", "mode", "token", "sequencer", …}
+If CMD runs holdfast run with the same NAME and store, and the outer hold is enough and still held,
+the inner run takes no lock, stays in the outer process group and becomes its CMD.
+
+` + runExitCodes
+
+const runExamples = `  # in crontab: skip this time if the last run is not over, without a word
+  holdfast run -n -E 0 nightly-backup -- /usr/local/bin/backup
+
+  # on several hosts, once per tick although their clocks differ
+  holdfast run -n --min-hold 30s report -- /usr/local/bin/report
+
+  # stop a backup that hangs, so that the next one can run
+  holdfast run -n --max-hold 6h nightly-backup -- /usr/local/bin/backup
+
+  # wait for at most ten minutes
+  holdfast run -w 10m deploy/shop -- ./deploy.sh
+
+  # at most three at a time
+  holdfast run --slots 3 encode -- ffmpeg -i in.mkv out.mp4`

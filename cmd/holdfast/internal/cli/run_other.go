@@ -2,13 +2,17 @@
 
 package cli
 
-import "errors"
+import "github.com/spf13/cobra"
 
-// elect needs what run needs.
-func (a *app) elect(*electFlags, string, []string) error { return a.run(nil, "", nil) }
+// run and elect need the process groups and signals of Unix.
+func (a *app) runCommand() *cobra.Command   { return needsUnix("run") }
+func (a *app) electCommand() *cobra.Command { return needsUnix("elect") }
 
-// run needs process groups and signals.
-func (a *app) run(*runFlags, string, []string) error {
-	return &exitError{exitUsage, errors.New("running commands is not available on this system: " +
-		"it needs the process groups of Unix")}
+func needsUnix(verb string) *cobra.Command {
+	return &cobra.Command{
+		Use: verb, Short: "Run a command (not available on this system)", DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("running commands is not available on this system: it needs the process groups of Unix")
+		},
+	}
 }

@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,7 +26,7 @@ import (
 //
 //  1. withRunner checks all that can be checked before the lock is asked for.
 //  2. run becomes the command at once if a run around this one holds the lock already.
-//  3. hold waits for the lock (acquire) and starts the command with its guard (child.Start).
+//  3. hold waits for the lock (acquire, in acquire_unix.go) and starts the command with its guard (child.Start).
 //  4. supervise waits for the command's end, passes signals on, and watches the trust deadline.
 //     Beside it watchHold learns of an operator's break.
 //  5. ended gives the lock back; or lost kills the command, and all that it has started.
@@ -41,7 +44,6 @@ type runner struct {
 	path    string
 	command []string
 	grace   time.Duration
-	patience
 }
 
 // run is the command run.
@@ -68,21 +70,17 @@ func (a *app) run(f *runFlags, name string, command []string) error {
 	})
 }
 
-// withRunner checks all that can be checked before the lock is asked for, calls work, and closes
-// the store.
-func (a *app) withRunner(
-	f *runFlags, name string, command []string, work func(*runner) error,
-) (result error) {
+// withRunner checks all that can be checked before the lock is asked for, calls work, and closes the store.
+func (a *app) withRunner(f *runFlags, name string, command []string, work func(*runner) error) (result error) {
 	path, err := findCommand(command[0])
 	if err != nil {
 		return err
 	}
-	p := patience{f.nonblock, f.quiet, f.wait, time.Now().Add(f.wait)}
-	events := holdfast.Events{Waiting: waitingHint}
+	events := holdfast.Events{Waiting: func(e holdfast.Event) { tellWaiting(heldText(e.Err)) }}
 	if f.quiet {
 		events.Waiting = nil
 	}
-	s, err := persist(context.Background(), p, func(ctx context.Context) (*store, error) { return a.open(ctx, events) })
+	s, err := persist(context.Background(), f, func(ctx context.Context) (*store, error) { return a.open(ctx, events) })
 	if err != nil {
 		return err
 	}
@@ -98,7 +96,7 @@ func (a *app) withRunner(
 		return err
 	}
 	return work(&runner{store: s, lock: lock, flags: f, signals: signals,
-		name: name, path: path, command: command, grace: grace, patience: p})
+		name: name, path: path, command: command, grace: grace})
 }
 
 // checkLock returns what is wrong with the lock's options (P10). An acquire whose context has ended
@@ -128,89 +126,31 @@ func (r *runner) hold() (ran, last bool, err error) {
 	h := r.flags.wanted(r.store, r.name)
 	h.Token, h.Sequencer = lease.Token(), lease.Sequencer()
 	env := environment(r.name, h, append(inherited(), h))
-	c, err := child.Start(child.Options{
-		Path: r.path, Args: r.command, Env: env, Until: trustedUntil(lease),
-	})
+	c, err := child.Start(child.Options{Path: r.path, Args: r.command, Env: env, Until: trustedUntil(lease)})
 	if err != nil {
 		lease.ReleaseNow() // nothing has run, so the next try need not wait for --min-hold
 		return false, true, startError(r.command[0], err)
 	}
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
-	s := &supervisor{
-		child: c, lease: lease, signals: r.signals, name: r.name, grace: r.grace, gone: r.watchHold(watching, lease),
-		maxHold: r.flags.maxHold, began: began,
-	}
+	s := &supervisor{runner: r, child: c, lease: lease, gone: r.watchHold(watching, lease), began: began}
 	err = s.supervise()
 	// On a terminal the command has the foreground, so Ctrl-C reaches only the command.
 	interrupted := codeOf(err) == exitSignal+int(syscall.SIGINT) || codeOf(err) == exitSignal+int(syscall.SIGQUIT)
 	return true, s.asked || interrupted, err
 }
 
-// acquire waits for the lock, until the time of -w is over or a signal ends the wait.
-func (r *runner) acquire() (*holdfast.Lease, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	type result struct {
-		lease *holdfast.Lease
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		lease, err := r.take(ctx)
-		done <- result{lease, err}
-	}()
-	var by syscall.Signal
-	for {
-		select {
-		case got := <-done:
-			switch {
-			case by != 0:
-				if got.lease != nil {
-					got.lease.ReleaseNow()
-				}
-				return nil, &exitError{exitSignal + int(by), nil}
-			case got.err != nil:
-				return nil, r.flags.notAcquired(got.err)
-			}
-			return got.lease, nil
-		case s := <-r.signals:
-			if !asksForEnd(s) {
-				continue
-			}
-			if by != 0 {
-				// The second signal does not wait for the store, which forgets us after a TTL.
-				os.Exit(exitSignal + int(s.(syscall.Signal)))
-			}
-			by = s.(syscall.Signal)
-			cancel()
-		}
-	}
-}
-
-// asksForEnd reports whether a signal ends the wait for the lock.
-func asksForEnd(s os.Signal) bool {
-	switch s {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
-}
-
 // supervisor looks after a command while its lock is held. Four things can happen: the command
 // ends or is stopped, a signal comes, the lock is lost, and it is time to check the trust deadline.
 type supervisor struct {
-	child   *child.Child
-	lease   *holdfast.Lease
-	signals chan os.Signal
-	gone    <-chan struct{} // closed when the store has the hold no more
-	name    string
-	grace   time.Duration
-	maxHold time.Duration  // 0: none
-	began   driver.Instant // when the hold did
-	asked   bool           // a signal has asked for the end
-	ending  string         // why the lock is not renewed any more, and the command has got SIGTERM; "": it is renewed
-	killAt  driver.Instant // if ending: when the command is killed
+	*runner
+	child  *child.Child
+	lease  *holdfast.Lease
+	gone   <-chan struct{} // closed when the store has the hold no more
+	began  driver.Instant  // when the hold did
+	asked  bool            // a signal has asked for the end
+	ending string          // why the lock is not renewed any more, and the command has got SIGTERM; "": it is renewed
+	killAt driver.Instant  // if ending: when the command is killed
 }
 
 // killWithin is how long to wait for killed processes to be gone. They are gone at once, unless
@@ -273,8 +213,8 @@ func (s *supervisor) checkDeadline() time.Duration {
 		return min(left-s.grace, max(left/4, 10*time.Millisecond))
 	}
 	s.killAt, s.ending = until, "could not be renewed"
-	if s.maxHold > 0 && now >= s.began.Add(s.maxHold) {
-		s.ending = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", s.maxHold)
+	if limit := s.flags.maxHold; limit > 0 && now >= s.began.Add(limit) {
+		s.ending = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", limit)
 	}
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Signal(syscall.SIGCONT) // a stopped command handles SIGTERM only when it is continued
@@ -325,13 +265,72 @@ func (s *supervisor) lost(code int) error {
 	if code != killed {
 		fate = fmt.Sprintf("ended with exit code %d", code)
 	}
-	err = fmt.Errorf("%w; the command %s", lostText(s.name, err), fate)
 	if left > 0 {
-		err = fmt.Errorf("%w, but %d of its processes are still there", err, left)
+		fate += fmt.Sprintf(", but %d of its processes are still there", left)
 	}
-	complain(err)
+	complain(fmt.Errorf("%w; the command %s", lostText(s.name, err), fate))
 	s.lease.Release() // removes what may still be in the store
 	return &exitError{exitLost, nil}
+}
+
+// checkEvery is how often run asks whether its hold is still in a store that does not tell: a break
+// is then known within a second. A command that ends sooner costs no question.
+const checkEvery = 500 * time.Millisecond
+
+// watchHold returns a channel that is closed when an operator has broken the lease's hold, or the store has
+// lost it. A renewal would tell that too, but with the default TTL only after 10 s.
+//
+// A store that tells of breaks (driver.Notifier) is asked twice only: the first question is a renewal, by which the
+// client of etcd begins to listen. Other stores are read again and again, by the holder only.
+func (r *runner) watchHold(ctx context.Context, lease *holdfast.Lease) <-chan struct{} {
+	gone := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(checkEvery)
+		defer ticker.Stop()
+		tells := r.store.tells
+		for asked := 0; !tells || asked < 2; asked++ {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if tells && asked == 0 {
+				tells = r.renew(ctx, lease) == nil // else nobody may listen, as after the time of --max-hold
+			} else if !r.stillHeld(ctx, lease) {
+				close(gone)
+				return
+			}
+		}
+	}()
+	return gone
+}
+
+// stillHeld asks the store whether it has the hold. If the store does not answer, the renewals notice that, and
+// stillHeld returns true.
+func (r *runner) stillHeld(ctx context.Context, lease *holdfast.Lease) bool {
+	bounded, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	info, err := r.store.Inspect(bounded, r.name)
+	if err != nil || slices.ContainsFunc(info.Holders, func(h driver.Holder) bool { return h.Token == lease.Token() }) {
+		return true
+	}
+	// The renewal says why it is gone. After the time of --max-hold there is none.
+	err = r.renew(ctx, lease)
+	return !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrMaxHold)
+}
+
+func (r *runner) renew(ctx context.Context, lease *holdfast.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	return lease.Renew(ctx)
+}
+
+// lostText says which lock was lost, and why.
+func lostText(name string, err error) error {
+	if lost, ok := errors.AsType[*holdfast.LostError](err); ok {
+		return lost
+	}
+	return fmt.Errorf("lock %q lost: %w", name, err)
 }
 
 // closeAfterLoss is how long the store has to confirm the end of a hold that was lost. If it does
@@ -364,16 +363,52 @@ func closeStore(s *store, signals <-chan os.Signal, result error) {
 	}
 }
 
-// waitingHint tells a user at a terminal why nothing happens.
-func waitingHint(e holdfast.Event) {
+// tellWaiting tells a user at a terminal why nothing happens.
+func tellWaiting(why error) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		tell(fmt.Sprintf("holdfast: waiting: %s\n", oneLine(heldText(e.Err))))
+		complain(fmt.Errorf("waiting: %w", why))
 	}
 }
 
-// trustedUntil is the lease's trust deadline as an instant. The instant is read first: a pause
-// between the two readings then makes the result earlier, never later.
+// trustedUntil is the lease's trust deadline as an instant. The instant is read first: a pause between the two
+// readings then makes the result earlier, never later.
 func trustedUntil(lease *holdfast.Lease) driver.Instant {
 	now := driver.HostClock.Now()
 	return now.Add(time.Until(lease.ValidUntil()))
+}
+
+// findCommand returns the path of the command's file, before a lock is taken.
+func findCommand(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	switch {
+	case err == nil || errors.Is(err, exec.ErrDot):
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
+		return "", &exitError{exitNotFound, fmt.Errorf("command %q was not found", program)}
+	case errors.Is(err, fs.ErrPermission):
+		return "", cannotRun(program, "its file needs the permission x")
+	}
+	return "", cannotRun(program, errors.Unwrap(err).Error())
+}
+
+// startError gives the error of starting a command its exit code.
+func startError(program string, err error) error {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return &exitError{exitInternal, err}
+	}
+	switch errno {
+	case syscall.ENOENT:
+		return cannotRun(program, "the interpreter in its first line was not found")
+	case syscall.ENOEXEC:
+		return cannotRun(program, "it is neither a program for this system "+
+			"nor a script with an interpreter in its first line")
+	case syscall.EAGAIN, syscall.ENOMEM:
+		return &exitError{exitInternal, fmt.Errorf("command %q cannot be started: %w", program, err)}
+	}
+	return cannotRun(program, errno.Error())
+}
+
+func cannotRun(program, why string) error {
+	return &exitError{exitCannotRun, fmt.Errorf("command %q cannot be executed: %s", program, why)}
 }

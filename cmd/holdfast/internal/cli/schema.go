@@ -70,18 +70,15 @@ transactions) and fence (the highest token that a resource has seen): you do.`,
 				return usagef("--dialect is %q: known are %s", dialect, strings.Join(names, ", "))
 			}
 			d := dialects[known]
-			text := map[string]string{
-				"locks": d.locks.Schema(tables), "txlock": d.txlock.Schema() + ";\n", "fence": d.fence.Schema() + ";\n", "optimistic": versionColumn,
-			}
-			for _, part := range parts {
-				if !slices.Contains(args, part) {
-					continue
-				}
-				if _, err := fmt.Print(text[part]); err != nil {
-					return err
+			texts := []string{d.locks.Schema(tables), d.txlock.Schema() + ";\n", d.fence.Schema() + ";\n", versionColumn}
+			all := ""
+			for i, part := range parts {
+				if slices.Contains(args, part) {
+					all += texts[i]
 				}
 			}
-			return nil
+			_, err := fmt.Print(all)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&dialect, "dialect", "", "the database: "+strings.Join(names, ", "))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,18 +12,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/fallback"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
 
-	_ "github.com/holdfastlock/holdfast/celllock"              // cell://, cells://
-	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
-	_ "github.com/holdfastlock/holdfast/filelock"              // file://
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, redlock:// …
-	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://, mariadb://
-	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://, postgresql://
-	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite://
-	_ "github.com/holdfastlock/holdfast/zklock"                // zk://, zks://
+	_ "github.com/holdfastlock/holdfast/celllock"           // cell://, cells://
+	_ "github.com/holdfastlock/holdfast/etcdlock"           // etcd://, etcds://
+	_ "github.com/holdfastlock/holdfast/filelock"           // file://
+	_ "github.com/holdfastlock/holdfast/redislock"          // redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, redlock:// …
+	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"  // mysql://, mariadb://
+	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"     // postgres://, postgresql://
+	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn" // sqlite://
+	_ "github.com/holdfastlock/holdfast/zklock"             // zk://, zks://
 )
 
 // storeEnv is the variable that names the store if --store does not.
@@ -34,9 +38,9 @@ const openWithin = 15 * time.Second
 // store is an open store.
 type store struct {
 	*holdfast.Client
-	shown  string        // its URL without secrets
 	prefix string        // hf.prefix: what the client puts in front of names
 	ttl    time.Duration // hf.ttl: of locks without --ttl; 0: the default
+	tells  bool          // it tells of losses (driver.Notifier)
 }
 
 // stateDir returns the directory for what this user's programs of Holdfast keep on this host.
@@ -52,34 +56,8 @@ func stateDir() (string, error) {
 	return filepath.Join(state, "holdfast"), nil
 }
 
-// defaultStore returns the URL of this user's store on this host. The store is created when a lock
-// is first taken in it.
-func defaultStore() (string, error) {
-	dir, err := stateDir()
-	if err != nil {
-		return "", usagef("no store is named and %w: use --store or %s", err, storeEnv)
-	}
-	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, "locks"))}).String(), nil
-}
-
-// storeURL is the value of --store.
-type storeURL string
-
-func (u *storeURL) Set(text string) error {
-	if text == "" {
-		return errors.New("name a store by its URL, or leave --store out")
-	}
-	*u = storeURL(text)
-	return nil
-}
-
-func (u *storeURL) String() string { return string(*u) }
-
-// Type is the name of the value in help texts.
-func (*storeURL) Type() string { return "URL" }
-
-// namedStore returns the URL of the store that the user has named, or "". A variable that is empty is
-// refused: a host whose setting is missing would use locks of its own, and exclude none of the others.
+// namedStore returns the URL of the store that the user has named, or "". An empty variable is refused: a host
+// whose setting is missing would use locks of its own, and exclude none of the others.
 func (a *app) namedStore() (string, error) {
 	if a.store != "" {
 		return a.store, nil
@@ -91,18 +69,21 @@ func (a *app) namedStore() (string, error) {
 	return raw, nil
 }
 
-// parseStore returns the URL of the store to use.
+// parseStore returns the URL of the store to use: the named one, or this user's own on this host, which is created
+// when a lock is first taken in it.
 func (a *app) parseStore() (*url.URL, error) {
 	raw, err := a.namedStore()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case raw != "":
+		return parseURL(raw)
 	}
-	if raw == "" {
-		if raw, err = defaultStore(); err != nil {
-			return nil, err
-		}
+	dir, err := stateDir()
+	if err != nil {
+		return nil, usagef("no store is named and %w: use --store or %s", err, storeEnv)
 	}
-	return parseURL(raw)
+	return &url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, "locks"))}, nil
 }
 
 // parseURL parses the URL of a store that the command knows.
@@ -128,31 +109,32 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &store{shown: driver.Redact(u)}
 	params, rest, err := storeurl.Take(u)
 	if err != nil {
 		return nil, usagef("the store URL is wrong: %w", err)
 	}
-	s.prefix, s.ttl = params.Prefix, params.TTL
+	s := &store{prefix: params.Prefix, ttl: params.TTL}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	d, err := a.openDriver(ctx, rest)
 	if err == nil {
-		s.Client, err = holdfast.New(d, &holdfast.ClientOptions{Prefix: s.prefix, TTL: s.ttl, Events: events})
-		if err != nil {
+		n, ok := driver.As[driver.Notifier](d)
+		s.tells = ok && n.Losses() != nil
+		if s.Client, err = holdfast.New(d, &holdfast.ClientOptions{Prefix: s.prefix, TTL: s.ttl, Events: events}); err != nil {
 			d.Close()
 		}
 	}
+	shown := driver.Redact(u)
 	switch {
 	case err == nil:
 		return s, nil
 	case fromOutside(err) && a.store == "" && os.Getenv(storeEnv) == "":
 		return nil, storeError(fmt.Errorf("cannot open the default store %s: %w; "+
-			"another store can be named by --store or %s", s.shown, err, storeEnv))
+			"another store can be named by --store or %s", shown, err, storeEnv))
 	case fromOutside(err):
-		return nil, storeError(fmt.Errorf("cannot open %s: %w", s.shown, err))
+		return nil, storeError(fmt.Errorf("cannot open %s: %w", shown, err))
 	}
-	return nil, usagef("cannot open %s: %w", s.shown, err)
+	return nil, usagef("cannot open %s: %w", shown, err)
 }
 
 // withStore opens the store, calls fn, and closes the store.
@@ -170,23 +152,81 @@ func (a *app) withStore(ctx context.Context, fn func(context.Context, *store) er
 	return err
 }
 
-// checkName refuses a bad name before any I/O (P10).
-func checkName(name string) error {
-	if err := driver.CheckName(name); err != nil {
-		return usagef("%w", err)
+// fallbackEnv is the variable that names the second store if --fallback does not.
+const fallbackEnv = "HOLDFAST_FALLBACK"
+
+// fallbackFlags say what to do while the store is silent.
+type fallbackFlags struct {
+	fallback string        // --fallback
+	after    time.Duration // --fallback-after
+	usable   bool          // by this command
+}
+
+func (f *fallbackFlags) addFallbackFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&f.fallback, "fallback", "",
+		"run, elect: `URL` of a store to use while the store is down")
+	flags.DurationVar(&f.after, "fallback-after", 0,
+		"run, elect: use it this long after the store went silent (default: the TTL)")
+}
+
+// checkFallback refuses the flags where they mean nothing. The variable is ignored there.
+func (f *fallbackFlags) checkFallback(cmd *cobra.Command) error {
+	f.usable = cmd.Name() == "run" || cmd.Name() == "elect"
+	after := cmd.Flags().Changed("fallback-after")
+	switch {
+	case !f.usable && (f.fallback != "" || after):
+		return usagef("--fallback is for run and elect, which take locks: to see a second store, name it by --store")
+	case after && f.secondStore() == "":
+		return usagef("--fallback-after says when to use the store of --fallback: give both")
+	case after && f.after < 0:
+		return usagef("--fallback-after is %v: it must not be negative", f.after)
+	}
+	if after && f.after == 0 {
+		f.after = -1 // at once
 	}
 	return nil
 }
 
-// operationError gives the error of an operation on a store its exit code.
-func operationError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, holdfast.ErrUnsupported):
-		return usagef("%w", err)
-	case errors.Is(err, holdfast.ErrNotHeld):
-		return &exitError{exitFailure, err}
+// secondStore returns the URL of the second store, or "".
+func (f *fallbackFlags) secondStore() string {
+	if !f.usable {
+		return ""
 	}
-	return storeError(err)
+	return cmp.Or(f.fallback, os.Getenv(fallbackEnv))
+}
+
+// openDriver opens the store, with a second one behind it if there is one.
+func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.Driver, error) {
+	raw := f.secondStore()
+	if raw == "" {
+		return driver.Open(ctx, first)
+	}
+	second, err := parseURL(raw)
+	if err != nil {
+		return nil, fmt.Errorf("--fallback: %w", err)
+	}
+	for _, key := range storeurl.Keys {
+		if second.Query().Has(key) {
+			return nil, usagef("--fallback: %s belongs in the URL of the store, and holds for both", key)
+		}
+	}
+	down := false
+	d, err := fallback.Open(ctx, first, second, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {
+		if c.State == fallback.StateOpen {
+			complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s when every hold in the first must have ended",
+				driver.Redact(first), c.Err, driver.Redact(second)))
+		} else if down {
+			complain(fmt.Errorf("%s answers again", driver.Redact(first)))
+		}
+		down = c.State == fallback.StateOpen
+	}})
+	switch {
+	case errors.Is(err, fallback.ErrSecond) && fromOutside(err):
+		complain(fmt.Errorf("%w: there is nothing to fall back to", err))
+		return driver.Open(ctx, first)
+	case err != nil:
+		return nil, err // not a nil *fallback.Driver
+	}
+	return d, nil
 }

@@ -63,16 +63,13 @@ func demonstrate(ctx context.Context, o Options, show func(*demonstration) (resu
 		return err
 	}
 	if d.JSON {
-		lines := json.NewEncoder(d.Out)
-		lines.SetIndent("", "  ")
-		err = lines.Encode(results)
-	} else {
-		_, err = io.WriteString(d.Out, text)
+		object, _ := json.MarshalIndent(results, "", "  ") // numbers and strings
+		text = string(object) + "\n"
 	}
-	if err != nil {
-		return fmt.Errorf("demo: writing the result: %w", err)
+	if _, err = io.WriteString(d.Out, text); err != nil {
+		err = fmt.Errorf("demo: writing the result: %w", err)
 	}
-	return nil
+	return err
 }
 
 // openStore opens the store, in the demonstration and in its processes.

@@ -3,9 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
@@ -51,11 +49,6 @@ var cellRules = []rule{
 		"a client that can reach none of the named ones loses its locks, though the cell works", "name all members in the URL",
 	},
 	good("members", "the URL names all ${members}"),
-	{
-		"version", Note, func(f facts) bool { return strings.Contains(f["versions"], ", ") }, "the members have the versions ${versions}",
-		"neighbouring minor versions work together, others may not", "bring all to the newest",
-	},
-	good("version", "all members have the version ${versions}"),
 	{
 		"TTL", Error, longer("shortest", "ttl"), "the TTL is ${ttl}, and the cell's shortest ${shortest}",
 		"no lock is granted", "choose a longer TTL, or a shorter --election for the members",
@@ -115,9 +108,6 @@ func learnCell(said []cell.MemberStatus) facts {
 		}
 		if s.Status.Cell != first.Status.Cell {
 			f["strangers"] = first.Address + ", " + s.Address
-		}
-		if version := cmp.Or(s.Status.Version, "of a build without one"); !slices.Contains(strings.Split(f["versions"], ", "), version) {
-			f.add("versions", version)
 		}
 		if s.Status.Shortage != "" {
 			f.add("shortage", s.Status.Shortage)

@@ -52,26 +52,11 @@ type Check func(context.Context, Patient) []Finding
 
 // checks are the checks for each URL scheme. Those for every store are in Examine.
 var checks = map[string][]Check{
-	"cell":            cellChecks,
-	"cells":           cellChecks,
-	"etcd":            etcdChecks,
-	"etcds":           etcdChecks,
-	"file":            fileChecks,
-	"mariadb":         mysqlChecks,
-	"mysql":           mysqlChecks,
-	"postgres":        postgresChecks,
-	"postgresql":      postgresChecks,
-	"redis":           redisChecks,
-	"redis+cluster":   clusterChecks,
-	"redis+sentinel":  redisChecks,
-	"rediss":          redisChecks,
-	"rediss+cluster":  clusterChecks,
-	"rediss+sentinel": redisChecks,
-	"redis+unix":      redisChecks,
-	"redlock":         redlockChecks,
-	"sqlite":          sqliteChecks,
-	"zk":              zooKeeperChecks,
-	"zks":             zooKeeperChecks,
+	"cell": cellChecks, "cells": cellChecks, "etcd": etcdChecks, "etcds": etcdChecks, "zk": zooKeeperChecks, "zks": zooKeeperChecks,
+	"redis": redisChecks, "rediss": redisChecks, "redis+unix": redisChecks, "redis+sentinel": redisChecks, "rediss+sentinel": redisChecks,
+	"redis+cluster": clusterChecks, "rediss+cluster": clusterChecks, "redlock": redlockChecks,
+	"postgres": postgresChecks, "postgresql": postgresChecks, "mysql": mysqlChecks, "mariadb": mysqlChecks,
+	"sqlite": sqliteChecks, "file": fileChecks,
 }
 
 // Examine runs all checks.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,23 +28,6 @@ var postgresRules = []rule{
 		"name the primary, or several hosts and target_session_attrs=read-write; or ALTER ROLE … SET default_transaction_read_only = off",
 	},
 	good("role", "this is PostgreSQL ${server_version}, and it takes writes"),
-
-	unseen("pooler", "the way to the server", "a pooler may swallow notifications", "backend", "other backend"),
-	{
-		"pooler", Warning, func(f facts) bool { return f["backend"] == f["other backend"] },
-		"a pooler gives each transaction another connection",
-		"notifications do not arrive, so waiters poll: up to 200 ms more at each hand-over, and statements all the time",
-		"connect locks to PostgreSQL itself, or let the pooler give them connections for whole sessions (pgbouncer: pool_mode=session)",
-	},
-	good("pooler", "a session keeps its connection: there is no pooler, or one that gives connections for whole sessions"),
-
-	good("isolation", "transactions begin at ${default_transaction_isolation}",
-		is("default_transaction_isolation", "read committed", "read uncommitted")),
-	{
-		"isolation", Note, nil, "transactions begin at ${default_transaction_isolation}",
-		"locks are correct at every level, but if several clients want one name, statements fail and are repeated",
-		"for the role of locks: ALTER ROLE … SET default_transaction_isolation = 'read committed'",
-	},
 
 	unseen("durability", "the tables", "unlogged tables are empty after a crash", "unlogged"),
 	{
@@ -106,7 +88,15 @@ func commitsWait(f facts) bool {
 // learnPostgres asks for what postgresRules judge.
 func learnPostgres(ctx context.Context, d *database) {
 	d.read(ctx, "SELECT name, setting FROM pg_settings") // in PostgreSQL's own units
-	d.learnWay(ctx)
+	if conn, err := d.Conn(ctx); err == nil {
+		_ = conn.Raw(func(c any) error {
+			if _, is := c.(*stdlib.Conn).Conn().PgConn().Conn().(*tls.Conn); is {
+				d.facts["encrypted"] = "yes"
+			}
+			return nil
+		})
+		conn.Close()
+	}
 	d.query(ctx, "SELECT count(*) > 0 FROM pg_class WHERE relpersistence = 'u' AND oid IN "+
 		"(to_regclass('"+d.locks()+"'), to_regclass('"+d.meta()+"'))", "unlogged")
 	// Of some replicas this user may not see whether they are synchronous.
@@ -123,33 +113,6 @@ func learnPostgres(ctx context.Context, d *database) {
 		"coalesce(string_agg(n.nspname, ', ' ORDER BY n.nspname) FILTER (WHERE NOT "+ours+"), '')"+
 		" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"+
 		" WHERE c.relname = '"+prefix+"_meta' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'", "schema", "other schemas")
-}
-
-// learnWay finds out whether the connection is encrypted and, by the ids of the server's processes, whether there
-// is a pooler between this host and the server, and whether it gives each transaction another connection. Two
-// connections at the same time to the server itself have two processes.
-func (d *database) learnWay(ctx context.Context) {
-	withConn := func(do func(*pgx.Conn)) {
-		conn, err := d.Conn(ctx)
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_ = conn.Raw(func(c any) error { do(c.(*stdlib.Conn).Conn()); return nil })
-	}
-	backend := func(c *pgx.Conn, name string) {
-		var pid uint32
-		if c.QueryRow(ctx, "SELECT pg_backend_pid()", d.queryMode...).Scan(&pid) == nil {
-			d.facts[name] = strconv.Itoa(int(pid))
-		}
-	}
-	withConn(func(a *pgx.Conn) {
-		if _, is := a.PgConn().Conn().(*tls.Conn); is {
-			d.facts["encrypted"] = "yes"
-		}
-		backend(a, "backend")
-		withConn(func(b *pgx.Conn) { backend(b, "other backend") })
-	})
 }
 
 // hostRules judge what the hosts of a URL are.

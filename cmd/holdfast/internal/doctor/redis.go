@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 )
 
 // redisTransport is the check of the connections to servers of Redis, however many there are.
 var redisTransport = transportOf("rediss", "let the server listen with TLS and use a URL that begins with rediss")
 
 // redisChecks are the checks of a Redis server, or of the primary that sentinels name; clusterChecks those of each
-// master of a cluster.
+// master of a cluster, redlockChecks those of each server that votes.
 var (
 	redisChecks   = []Check{redisTransport, oneRedis}
 	clusterChecks = []Check{redisTransport, redisCluster}
+	redlockChecks = []Check{redlockServers}
 )
 
 // redisServer is a server under examination. Its facts are those of INFO and CONFIG GET by their own names, what
@@ -33,16 +33,17 @@ type redisServer struct {
 	conn    redislock.Conn
 	scratch string // a key of the doctor's own, with the hash tag of a lock but no key of one
 	cluster bool   // the server is to be a master of a cluster
+	votes   bool   // it is one of several that vote, and may forget its votes
 	layout  redislock.Layout
 	kind    redislock.RedissonKind
 }
 
 // withRedis connects as the driver does. Where that fails, the lock's finding says why.
-func withRedis(p Patient, examine func(redislock.Conn) []Finding) []Finding {
+func withRedis(ctx context.Context, p Patient, examine func(redislock.Conn) []Finding) []Finding {
 	if p.silent() {
 		return nil
 	}
-	conn, err := rueidisconn.Dial(p.driver)
+	conn, err := redislock.Dial(ctx, p.driver)
 	if err != nil {
 		return nil
 	}
@@ -52,35 +53,30 @@ func withRedis(p Patient, examine func(redislock.Conn) []Finding) []Finding {
 
 // oneRedis examines the server of a URL.
 func oneRedis(ctx context.Context, p Patient) []Finding {
-	return withRedis(p, func(conn redislock.Conn) []Finding {
+	return withRedis(ctx, p, func(conn redislock.Conn) []Finding {
 		return examineRedis(ctx, &redisServer{conn: conn, scratch: scratchKey(p.params.Prefix, rand.Text())}, p.driver)
 	})
 }
 
 // redisCluster runs the checks of a server on each master. One that has no slots to serve refuses writes.
 func redisCluster(ctx context.Context, p Patient) []Finding {
-	return withRedis(p, func(conn redislock.Conn) []Finding {
-		parts := conn.(redislock.Partitioned)
-		masters := parts.Parts()
-		findings := onEach(masters, func(address string) []Finding {
+	return withRedis(ctx, p, func(conn redislock.Conn) []Finding {
+		parts := conn.(redislock.Clustered)
+		return onEach(parts.Parts(), func(address string) []Finding {
 			own := *p.driver
 			own.Scheme, own.Host = strings.TrimSuffix(own.Scheme, "+cluster"), address
-			conn, err := rueidisconn.Dial(&own)
+			conn, err := redislock.Dial(ctx, &own)
 			if err != nil {
 				return noAnswer("connection", Error, err)
 			}
 			defer conn.Close()
 			return examineRedis(ctx, &redisServer{conn: conn, cluster: true, scratch: keyAt(parts, p.params.Prefix, address)}, &own)
 		})
-		if p.driver.Query().Get("hf.layout") == string(redislock.Redisson) {
-			findings = append(findings, redissonShards(ctx, conn, p.params.Prefix, masters)...)
-		}
-		return findings
 	})
 }
 
 // keyAt returns a key of the doctor's own whose slot the master has, if one is found.
-func keyAt(parts redislock.Partitioned, prefix, address string) (key string) {
+func keyAt(parts redislock.Clustered, prefix, address string) (key string) {
 	for range 10_000 {
 		if key = scratchKey(prefix, rand.Text()); parts.Part(key) == address {
 			break
@@ -113,9 +109,6 @@ func examineRedis(ctx context.Context, r *redisServer, u *url.URL) []Finding {
 		return noAnswer("connection", Error, err)
 	}
 	findings := judge(r.facts, slices.Concat(redisRules, accessRules)...)
-	if r.layout == redislock.Redisson && !noMaster(r.facts) {
-		findings = append(findings, redissonData(ctx, r)...)
-	}
 	clocks, err := serverClock(ctx, func() (time.Time, error) { return r.clock(ctx) })
 	if _, refused := errors.AsType[*redislock.ServerError](err); err != nil && !refused { // of a refusal the other findings tell
 		clocks = noAnswer("server clock", Error, err)
@@ -209,3 +202,172 @@ func noAnswer(check string, severity Severity, err error) []Finding {
 		"check the server, and the network on the way to it",
 	}}
 }
+
+// redlockServers runs the checks of one Redis server on each of them.
+func redlockServers(ctx context.Context, p Patient) []Finding {
+	query := p.driver.Query()
+	durable := query.Get("hf.durable") == "yes"
+	query.Del("hf.durable") // of the quorum, not of its servers
+	query.Del("hf.maxttl")
+	if query.Get("hf.layout") != string(redislock.Redisson) {
+		query.Del("hf.layout") // waiters for a quorum poll in any layout
+	}
+	return onEach(strings.Split(p.URL.Host, ","), func(host string) []Finding {
+		own := *p.driver
+		own.Scheme, own.Host, own.RawQuery = "redis", host, query.Encode()
+		return redlockServer(ctx, Patient{URL: &own, Client: p.Client, driver: &own, params: p.params}, durable)
+	})
+}
+
+// forgetsVotes says what it means that a server may forget locks, if it is one of several that vote (P1).
+func forgetsVotes(f Finding, durable bool) Finding {
+	if durable {
+		return Finding{
+			f.Check, Error, f.Found,
+			"the URL says hf.durable=yes, so the server counts at once after a restart, and two can have a lock that it has forgotten",
+			"set appendonly yes and appendfsync always, or leave hf.durable out",
+		}
+	}
+	return Finding{
+		f.Check, Note, f.Found, "after a restart the server does not count until the longest TTL (hf.maxttl) is over",
+		"nothing need be done. With appendonly yes and appendfsync always on all servers hf.durable=yes spares that time",
+	}
+}
+
+// redlockServer examines one server.
+func redlockServer(ctx context.Context, p Patient, durable bool) []Finding {
+	conn, err := redislock.Dial(ctx, p.driver)
+	if err != nil {
+		return judge(facts{"why": err.Error()}, rule{
+			"connection", Warning, nil, "${why}", "the others must be a majority: the next failure may be one too many",
+			"start the server, or repair the way to it",
+		})
+	}
+	defer conn.Close()
+	findings := redisTransport(ctx, p)
+	server := &redisServer{conn: conn, scratch: scratchKey(p.params.Prefix, rand.Text()), votes: !durable}
+	for _, f := range examineRedis(ctx, server, p.driver) {
+		if f.Check == "persistence" && f.Severity == Warning {
+			f = forgetsVotes(f, durable)
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// redisRules judge one server: what it would forget (P1, P3), and whether it lets locks be taken at all.
+var redisRules = []rule{
+	unseen("version", "its version", "old versions cannot run the scripts", "version"),
+	{
+		"version", Error, before("version", release{5, 0, 0}), "${program} ${version}",
+		"its scripts may not write after they have read the clock: no lock can be taken", "use version 5 or later",
+	},
+	good("version", "${program} ${version}"),
+
+	{
+		"role", Error, is("redis_mode", "sentinel"), "this is a Sentinel, not a server with data", noLock,
+		"use redis+sentinel://, with the name by which the sentinels know the master",
+	},
+	{
+		"role", Error, is("role", "slave"), "this is a replica of ${master_host}:${master_port}",
+		"it takes no writes, and if it did its master would overwrite them", "name the master's address",
+	},
+	{
+		"role", Error, all(is("cluster_enabled", "1"), missing("in cluster")), "this is a node of a Redis Cluster",
+		"locks whose names belong to another node cannot be taken", "use redis+cluster://",
+	},
+	unseen("role", "its role", "a replica takes no locks", "role"),
+	good("role", "this is a master"),
+
+	elsewhere("replicas", noMaster),
+	unseen("replicas", "its replicas", "a replica that takes over may not know the locks that are held", "role"),
+	{
+		"replicas", Error, less("follow", "min-replicas-to-write"), "${replicas}",
+		"the server refuses all writes: no lock can be taken, renewed or released",
+		"connect more replicas, or lower min-replicas-to-write",
+	},
+	{
+		"replicas", Error, less("follow", "hf.replicas"), "${replicas}; hf.replicas is ${hf.replicas}",
+		"too few can acknowledge a lock: none can be taken or renewed", "connect more replicas, or lower hf.replicas",
+	},
+	good("replicas", "no replica follows, so none can take over with old data", is("follow", "0")),
+	{
+		"replicas", Warning, is("hf.replicas", "", "0"), "${replicas}, and locks do not wait until they have them",
+		"if a replica takes over, locks of the last moments before are forgotten and can be taken a second time; " +
+			"if its clock is behind, tokens are lower than before",
+		"ask by hf.replicas in the store URL for as many replicas as there are; " +
+			"or guard what must not break by fencing tokens; or let no replica take over by itself",
+	},
+	{
+		"replicas", Warning, less("hf.replicas", "follow"),
+		"${replicas}; hf.replicas is ${hf.replicas}: the others need not have acknowledged a lock",
+		"if one of the others takes over, locks of the last moments before are forgotten and can be taken a second time",
+		"let only the most advanced replica take over; or ask for ${follow} by hf.replicas, and then no lock can be " +
+			"taken while one is down; or guard what must not break by fencing tokens",
+	},
+	good("replicas", "${replicas}; each of them must acknowledge a lock (hf.replicas is ${hf.replicas}), so any may take over; "+
+		"while one is down, or when one has taken over, none can be taken until as many follow again"),
+
+	unseen("eviction", "maxmemory-policy", "with any policy but noeviction, held locks are deleted when memory is short",
+		"maxmemory-policy", "maxmemory"),
+	good("eviction", "nothing is evicted: maxmemory-policy is noeviction", is("maxmemory-policy", "noeviction")),
+	{
+		"eviction", Note, is("maxmemory", "0"), "maxmemory-policy is ${maxmemory-policy}, but maxmemory is not set, so nothing is evicted",
+		"once maxmemory is set, held locks may be deleted", noEviction,
+	},
+	{
+		"eviction", Error, nil, "maxmemory-policy is ${maxmemory-policy}, and maxmemory is set; keys evicted so far: ${evicted_keys}",
+		"when memory is short the server deletes locks that are held, and others take them", noEviction,
+	},
+
+	unseen("persistence", "its persistence", "after a restart, locks may be forgotten and taken a second time", "appendonly"),
+	good("persistence", "each write is on disk before it is answered (appendonly yes, appendfsync always)",
+		is("appendonly", "yes"), is("appendfsync", "always")),
+	{
+		"persistence", Note, func(f facts) bool {
+			return missing(map[string]string{"yes": "appendfsync", "no": "save"}[f["appendonly"]])(f)
+		},
+		"appendonly is ${appendonly}; not seen what reaches the disk, and when, because CONFIG GET is not allowed",
+		"after a crash or a restart locks may be forgotten" + again, durably,
+	},
+	{
+		"persistence", Warning, is("appendonly", "yes"),
+		"writes are appended to a file that is synced later (appendfsync ${appendfsync})",
+		"a crash of the host forgets locks of the last moments, with everysec of a second or two" + again, durably,
+	},
+	{
+		"persistence", Warning, is("save", ""), "nothing is written to disk",
+		"a restart forgets all locks that are held" + again, durably,
+	},
+	{
+		"persistence", Warning, nil, "there are only snapshots (save ${save})",
+		"a crash forgets locks taken since the last one, which may be hours old" + again, durably,
+	},
+}
+
+// accessRules judge what was refused.
+var accessRules = []rule{
+	elsewhere("access", noMaster),
+	{
+		"access", Error, has("denied"), `user "${user}" was refused: ${denied} (${why})`,
+		"locks cannot be taken, or are not handed over, or not listed",
+		"if it is a permission that is missing, run ACL SETUSER ${user} ${acl}",
+	},
+	elsewhere("access", has("trouble")),
+	good("access", `user "${user}" may do all that locks need`),
+	elsewhere("writes", missing("trouble")),
+	{
+		"writes", Error, nil, "the server refuses writes: ${trouble}", "no lock can be taken, renewed or given back",
+		"see the server's log; if it is full (OOM), raise maxmemory or delete other data; permissions have nothing to do with it",
+	},
+}
+
+const (
+	noLock     = "no lock can be taken here"
+	noEviction = "set maxmemory-policy noeviction; use a server of its own for locks if the other data are a cache"
+	again      = ", and the next client takes them a second time"
+	durably    = "set appendonly yes and appendfsync always, at the price of speed; or guard what must not break by fencing tokens"
+)
+
+// noMaster holds if the server takes no writes, as the finding of its role says.
+func noMaster(f facts) bool { return f["role"] == "slave" || f["redis_mode"] == "sentinel" }

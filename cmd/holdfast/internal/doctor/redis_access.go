@@ -32,10 +32,7 @@ var missingScript = strings.Repeat("0", 40)
 // needs returns what locks need of the server. A test compares the commands with those that a server has
 // received from the driver.
 func (r *redisServer) needs(ctx context.Context) needs {
-	if r.layout == redislock.Redisson {
-		return r.needsOfRedisson(ctx)
-	}
-	return needs{
+	n := needs{
 		direct: []string{
 			"EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SET KEY 1 PX 1000", "GET KEY", "SCAN 0 MATCH KEY COUNT 1",
 			"ZREM QUEUE member",
@@ -49,6 +46,14 @@ func (r *redisServer) needs(ctx context.Context) needs {
 		channel: redislock.DefaultPrefix + ":wake:" + rand.Text(), subscribes: []string{"subscribe"},
 		patterns: "~" + redislock.DefaultPrefix + ":* &" + redislock.DefaultPrefix + ":*",
 	}
+	if r.layout == redislock.Redisson {
+		n = r.needsOfRedisson(ctx)
+	}
+	if r.votes { // clients know by the run_id and by a key whether the server has forgotten its votes (P1)
+		n.direct = append(n.direct, "INFO server", "GET MEMORY", "EVAL return(1) 1 MEMORY")
+		n.keys["MEMORY"] = redislock.DefaultPrefix + ":memory"
+	}
+	return n
 }
 
 // command returns the name of a command as in ACL rules, and its words.
@@ -122,7 +127,7 @@ func (r *redisServer) tryAccess(ctx context.Context) error {
 			refuse(name, refused.Text)
 		}
 	}
-	if n.subscribes[0] == "subscribe" { // redissonShards tries sharded channels
+	if n.subscribes[0] == "subscribe" { // waiters that may not subscribe to a sharded channel poll
 		ctx, cancel := context.WithTimeout(ctx, messageWithin)
 		defer cancel()
 		if stop, err := r.conn.Subscribe(ctx, n.channel, func(string) {}); err != nil {
@@ -135,4 +140,42 @@ func (r *redisServer) tryAccess(ctx context.Context) error {
 	r.set("denied", strings.Join(slices.Compact(denied), ", "))
 	r.set("why", strings.Join(slices.Compact(why), "; "))
 	return nil
+}
+
+// needsOfRedisson are those of the layout redisson, which has locks under their bare names.
+func (r *redisServer) needsOfRedisson(ctx context.Context) needs {
+	_, name, _ := strings.Cut(r.scratch, "{")
+	name, _, _ = strings.Cut(name, "}")
+	tagged := name
+	if !strings.Contains(name, "{") {
+		tagged = "{" + name + "}"
+	}
+	n := needs{
+		direct: []string{
+			"EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SCAN 0 MATCH KEY COUNT 1", "SET KEY 1 PX 1000", "GET KEY",
+		},
+		scripted: []string{
+			"INCRBY KEY 1", "DECRBY KEY 1", "STRLEN KEY", "GET KEY", "DEL KEY", "SET KEY 1 PX 1000", "DEL KEY",
+			"HSET KEY field 1", "PEXPIRE KEY 1000", "PTTL KEY", "TYPE KEY", "EXISTS KEY", "HEXISTS KEY field", "HGET KEY field", "HLEN KEY",
+			"HGETALL KEY", "HDEL KEY field", "TIME",
+			"ZADD PLACES 1 member", "PEXPIRE PLACES 1000", "ZSCORE PLACES member", "ZCARD PLACES", "ZCOUNT PLACES 0 +inf", "ZRANGE PLACES 0 -1",
+			"ZRANGEBYSCORE PLACES 0 1", "ZREM PLACES member", "LRANGE QUEUE 0 -1",
+		},
+		keys:    map[string]string{"KEY": name, "PLACES": "redisson_lock_timeout:" + tagged, "QUEUE": "redisson_lock_queue:" + tagged},
+		channel: "redisson_lock__channel:{" + name + "}", subscribes: []string{"subscribe", "unsubscribe"}, patterns: "~* &redisson_*",
+	}
+	if r.cluster && r.ask(ctx, "PUBSUB", "SHARDNUMSUB").Err == nil {
+		n.scripted = append(n.scripted, "SPUBLISH CHANNEL 0")
+		n.subscribes = []string{"ssubscribe", "sunsubscribe", "pubsub|shardnumsub"}
+	} else {
+		n.scripted = append(n.scripted, "PUBLISH CHANNEL 0")
+	}
+	switch r.kind { // some kinds of mutexes need more
+	case redislock.RedissonFair:
+		n.scripted = append(n.scripted, "RPUSH QUEUE member", "PEXPIRE QUEUE 1000", "LPUSH QUEUE member", "LINDEX QUEUE 0", "LLEN QUEUE",
+			"LPOS QUEUE member", "LREM QUEUE 1 member", "LPOP QUEUE")
+	case redislock.RedissonFenced:
+		n.scripted = append(n.scripted, "INCR KEY", "PEXPIRE KEY 1000")
+	}
+	return n
 }

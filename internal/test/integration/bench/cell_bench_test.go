@@ -5,16 +5,9 @@ package bench
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -64,7 +57,7 @@ func BenchmarkCellSessions(b *testing.B) {
 }
 
 func benchmarkSessions(b *testing.B, processes int, of time.Duration) {
-	cert, key := certificate(b)
+	cert, key := testserver.Certificate(b, b.TempDir(), "", 1)
 	server := testserver.StartCell(b, testserver.CellOptions{Cert: cert, Key: key}).Members[0]
 	defer server.Kill()
 	t := task{
@@ -174,37 +167,4 @@ func probe(ctx context.Context, all []*cell.Session) (took []time.Duration, fail
 	}
 	probing.Wait()
 	return took, failed
-}
-
-// certificate makes one for the loopback address that is its own authority, and returns the files of it
-// and its key.
-func certificate(b *testing.B) (cert, key string) {
-	b.Helper()
-	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "cell"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
-	if err != nil {
-		b.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(secret)
-	if err != nil {
-		b.Fatal(err)
-	}
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(b.TempDir(), name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			b.Fatal(err)
-		}
-		return file
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", private)
 }

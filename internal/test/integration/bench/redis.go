@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis/rueidiscompat"
 	"github.com/redis/rueidis/rueidislock"
 
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+	_ "github.com/holdfastlock/holdfast/redislock"
 )
 
 var redisStore = store{

@@ -19,7 +19,7 @@ import (
 	_ "github.com/holdfastlock/holdfast/etcdlock"
 	_ "github.com/holdfastlock/holdfast/filelock"
 	_ "github.com/holdfastlock/holdfast/memlock"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+	_ "github.com/holdfastlock/holdfast/redislock"
 	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"
 	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"

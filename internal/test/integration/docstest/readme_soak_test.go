@@ -67,7 +67,7 @@ func TestReadmeModules(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(r.dir, "main.go"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			r.shell(module, strings.Replace(steps, "MODULE=redislock/rueidisconn", "MODULE="+module, 1)+"go vet .", "")
+			r.shell(module, strings.Replace(steps, "MODULE=etcdlock", "MODULE="+module, 1)+"go vet .", "")
 		})
 	}
 }

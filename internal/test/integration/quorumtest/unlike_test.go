@@ -19,7 +19,7 @@ import (
 	"github.com/holdfastlock/holdfast/quorum"
 
 	_ "github.com/holdfastlock/holdfast/etcdlock"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+	_ "github.com/holdfastlock/holdfast/redislock"
 	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"
 )
 

@@ -1,0 +1,230 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/holdnumber"
+	"github.com/holdfastlock/holdfast/internal/wrap"
+)
+
+// ask asks all nodes at the same time, each for at most 2 s. It returns the answers when there are enough or all
+// have answered, and what those have said that failed.
+func ask[T any](
+	ctx context.Context, q *quorum, f func(context.Context, *node, wrap.Forward) (T, error), enough func([]T) bool,
+) (answers []T, err error) {
+	if err := q.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer q.calls.Done()
+	type answer struct {
+		value T
+		err   error
+	}
+	all := make(chan answer, len(q.nodes))
+	q.each(q.rules.All(), 2*time.Second, func(ctx context.Context, n *node) {
+		var a answer
+		d, err := n.get(ctx)
+		if err == nil {
+			a.value, err = f(ctx, n, wrap.Forward{Driver: d})
+		}
+		a.err = n.says(err)
+		all <- a
+	})
+	var errs []error
+	for len(answers)+len(errs) < len(q.nodes) {
+		select {
+		case a := <-all:
+			if a.err != nil {
+				errs = append(errs, a.err)
+			} else if answers = append(answers, a.value); enough != nil && enough(answers) {
+				return answers, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if len(errs) > 0 {
+		err = fmt.Errorf("%d of %d nodes failed: %w", len(errs), len(q.nodes), errors.Join(errs...))
+	}
+	return answers, err
+}
+
+// holders returns the holds that may have a majority, as the nodes show them that have answered: the others may have
+// any vote. Sure says that each hold has a majority, which agrees on its token: further answers change nothing.
+func (q *quorum) holders(infos []driver.Info) (holds []driver.Holder, sure bool) {
+	votes := map[string][]driver.Holder{}
+	for _, info := range infos {
+		for _, h := range info.Holders {
+			votes[h.Owner] = append(votes[h.Owner], h)
+		}
+	}
+	sure = len(infos) >= q.rules.Majority()
+	for owner, votes := range votes {
+		if len(votes)+len(q.nodes)-len(infos) < q.rules.Majority() {
+			continue
+		}
+		hold, ends := votes[0], []time.Duration(nil)
+		count := map[driver.Token]int{}
+		for _, h := range votes {
+			ends = append(ends, h.Expires)
+			// Most of the votes have the hold's token. Nodes that voted late learn it by the next renewal.
+			if count[h.Token]++; count[h.Token] > count[hold.Token] {
+				hold.Token = h.Token
+			}
+		}
+		most := count[hold.Token]
+		if !q.rules.Tokens {
+			hold.Token, most = holdnumber.Of(owner), len(votes)
+		}
+		hold.Expires = q.lasting(ends)
+		holds, sure = append(holds, hold), sure && most >= q.rules.Majority()
+	}
+	slices.SortFunc(holds, func(a, b driver.Holder) int { return int(b.Held - a.Held) })
+	return holds, sure
+}
+
+// lasting returns for how long something lasts at a majority, of how long it lasts at each node. 0: nobody knows.
+func (q *quorum) lasting(each []time.Duration) time.Duration {
+	slices.Sort(each)
+	if n := len(each) - q.rules.Majority(); n >= 0 {
+		return each[n]
+	}
+	return 0
+}
+
+// info returns what the nodes say together of a name.
+func (q *quorum) info(name string, infos []driver.Info) driver.Info {
+	info := driver.Info{Name: name}
+	if info.Holders, _ = q.holders(infos); len(info.Holders) == 0 {
+		var closed []time.Duration
+		for _, i := range infos {
+			closed = append(closed, i.ClosedFor)
+		}
+		info.ClosedFor = q.lasting(closed)
+	}
+	return info
+}
+
+// Inspect implements driver.Operator. It shows the holds that have a majority; if nodes do not answer,
+// those that may have one.
+func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) {
+	infos, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (driver.Info, error) {
+		return o.Inspect(ctx, name)
+	}, func(infos []driver.Info) bool {
+		_, sure := q.holders(infos)
+		return sure
+	})
+	if len(infos) < q.rules.Majority() {
+		return driver.Info{}, err
+	}
+	return q.info(name, infos), nil
+}
+
+// List implements driver.Operator. It asks all nodes for all their names.
+func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		lists, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (map[string]driver.Info, error) {
+			list := map[string]driver.Info{}
+			for info, err := range o.List(ctx, prefix) {
+				if err != nil {
+					return nil, err
+				}
+				list[info.Name] = info
+			}
+			return list, nil
+		}, nil)
+		if len(lists) < q.rules.Majority() {
+			yield(driver.Info{}, err)
+			return
+		}
+		names := map[string][]driver.Info{}
+		for _, list := range lists {
+			for name := range list {
+				names[name] = nil
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			for _, list := range lists {
+				names[name] = append(names[name], list[name])
+			}
+			if info := q.info(name, names[name]); !info.Idle() && !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Break implements driver.Operator. It succeeds if a majority of the nodes is free of the hold. If it
+// fails, the hold may have lost some of its votes; its holder restores them unless they are broken.
+func (q *quorum) Break(ctx context.Context, name string, token driver.Token) error {
+	info, err := q.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(info.Holders, func(h driver.Holder) bool { return h.Token == token })
+	if i < 0 {
+		return driver.ErrNotHeld
+	}
+	free, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (any, error) {
+		at, err := o.Inspect(ctx, name)
+		for _, h := range at.Holders { // each node may have a token of its own for the hold
+			if h.Owner == info.Holders[i].Owner && err == nil {
+				err = o.Break(ctx, name, h.Token)
+			}
+		}
+		if errors.Is(err, driver.ErrNotHeld) {
+			err = nil
+		}
+		return nil, err
+	}, nil)
+	if len(free) >= q.rules.Majority() {
+		return nil
+	}
+	return err
+}
+
+// Init says that the nodes of a quorum have just been set up: none of them has voted before, so none has
+// forgotten a vote, and all count at once. d is a driver that New, Open or a URL has returned. Said of nodes
+// that are in use, it lets two clients have the same lock. So it refuses as soon as any node shows a hold (P1); a
+// node that has forgotten its holds shows none, so the rest is the caller's to know. It asks all nodes, and
+// succeeds if all of them say yes.
+func Init(ctx context.Context, d driver.Driver) error {
+	q, ok := d.(*quorum)
+	if !ok {
+		return fmt.Errorf("%w: the store is no quorum", driver.ErrUnsupported)
+	}
+	if q.rules.MaxTTL == 0 {
+		return errors.New("the nodes are said to be durable: all of them count at once")
+	}
+	if _, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (any, error) {
+		for info, err := range o.List(ctx, "") {
+			if err == nil && len(info.Holders) > 0 {
+				err = fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
+			}
+			if err != nil && !errors.Is(err, driver.ErrUnsupported) {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}, nil); err != nil {
+		return err
+	}
+	_, err := ask(ctx, q, func(ctx context.Context, n *node, _ wrap.Forward) (any, error) {
+		m, err := n.learn(ctx)
+		if err != nil || n.voter == nil {
+			return nil, err
+		}
+		if err = n.voter.Admit(ctx, m.Life); err == nil {
+			_, err = n.learn(ctx)
+		}
+		return nil, err
+	}, nil)
+	return err
+}

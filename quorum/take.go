@@ -1,0 +1,153 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+)
+
+// attempt is one Try. The hold's mutex guards it.
+type attempt struct {
+	*hold
+	request driver.Request
+	vote    vote.Attempt
+	errs    []error       // by node
+	decided chan struct{} // closed when the vote is won or over
+}
+
+// Try implements driver.Driver. It returns as soon as a majority has given or refused its votes; what is
+// still under way then goes on in the background.
+func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if r.Mode == driver.Slot || r.Mode == driver.Shared && !q.caps.Shared {
+		return driver.Grant{}, driver.ErrUnsupported
+	}
+	if err := q.enter(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	defer q.calls.Done()
+	now := q.clock.Now()
+	a := &attempt{
+		hold:    &hold{q: q, ballots: make([]ballot, len(q.nodes)), taken: now},
+		request: r, vote: q.rules.Begin(r.TTL, now), errs: make([]error, len(q.nodes)), decided: make(chan struct{}),
+	}
+	a.request.Tokens = 1
+	for i := range a.ballots {
+		a.ballots[i].Ask()
+	}
+	patience := q.patience(r.TTL)
+	q.each(q.rules.All(), patience, a.ask)
+	select {
+	case <-a.decided:
+	case <-ctx.Done():
+	case <-time.After(2 * patience): // for the votes, and for the token: a driver may be late
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := driver.Grant{Request: r, Handle: a.hold}
+	switch a.vote.Phase {
+	case vote.Won:
+		a.until = a.vote.Until()
+		g.Token, g.Block, g.Since, g.Valid = a.vote.Token, 1, a.vote.Sent, vote.Valid(a.vote.TTL)
+		return g, nil
+	case vote.Over:
+		return g, a.failure(q.clock.Now())
+	}
+	a.do(a.vote.GiveUp())
+	return g, driver.Uncertain(cmp.Or(ctx.Err(), fmt.Errorf("no majority of the %d nodes answers within %v", len(q.nodes), patience)))
+}
+
+// ask asks one node for its vote, and takes in the answer.
+func (a *attempt) ask(ctx context.Context, n *node) {
+	g, reply, err := n.vote(ctx, a.request)
+	now := a.q.clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.errs[n.index] = err
+	a.answered(n, g, reply.Answer)
+	a.do(a.vote.Answer(n.index, reply, now))
+}
+
+// write has one node record the token.
+func (a *attempt) write(ctx context.Context, n *node) {
+	a.mu.Lock()
+	part := a.renewed(n.index, driver.Grant{Request: a.request})
+	a.mu.Unlock()
+	err := n.renew(ctx, []driver.Grant{part})[0].Err
+	now := a.q.clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.errs[n.index] = fmt.Errorf("token: %w", err)
+	}
+	a.do(a.vote.Wrote(n.index, err == nil, now))
+}
+
+// do does what the vote says.
+func (a *attempt) do(step vote.Step) {
+	a.token = a.vote.Token
+	switch step.Do {
+	case vote.Write:
+		a.q.each(step.Nodes, a.q.patience(a.request.TTL), a.write)
+	case vote.Grant:
+		close(a.decided)
+	case vote.Undo:
+		undone := driver.Grant{Request: a.request}
+		undone.MinHold = 0
+		a.withdraw(undone)
+		close(a.decided)
+	}
+}
+
+// failure returns why there is no majority. No error wraps those of the nodes: one node's ErrHeld is not that of the
+// quorum.
+func (a *attempt) failure(now driver.Instant) error {
+	needed, longest := a.q.rules.Majority(), a.q.rules
+	held := &driver.HeldError{Name: a.request.Name, Poll: a.poll(now.Sub(a.vote.Sent))}
+	holds, mismatches, delayed, failures := 0, 0, 0, 0
+	for i, err := range a.errs {
+		switch one, _ := errors.AsType[*driver.HeldError](err); {
+		case err == nil && !a.vote.Counted.Has(i):
+			delayed++
+			longest.MaxTTL = max(longest.MaxTTL, a.q.nodes[i].known().Longest)
+		case one != nil:
+			holds, held.Note = holds+1, cmp.Or(held.Note, one.Note)
+		case errors.Is(err, driver.ErrHeld):
+			holds++
+		case errors.Is(err, driver.ErrMismatch):
+			mismatches++
+		case err != nil:
+			failures++
+		}
+	}
+	if delayed > 0 && holds+mismatches == 0 {
+		held.Poll, held.Note = 0, fmt.Sprintf("%d of %d nodes may have forgotten who holds it, and do not count until %v after their start (if they are new, holdfast redlock init says so)",
+			delayed, len(a.errs), longest.Delay().Round(time.Millisecond))
+	}
+	err := fmt.Errorf("no majority of the %d nodes: %v", len(a.errs), errors.Join(a.errs...))
+	switch enough := failures <= len(a.errs)-needed; { // without the others there would be a majority
+	case mismatches > len(a.errs)-needed:
+		return driver.ErrMismatch
+	case holds+mismatches+delayed > 0 && enough:
+		return held
+	case failures == 0:
+		return driver.Uncertain(fmt.Errorf("a majority of the %d nodes was not quick enough for a TTL of %v", len(a.errs), a.request.TTL))
+	case len(a.errs)-a.vote.Refused.Len() >= needed:
+		return driver.Uncertain(err)
+	}
+	return err
+}
+
+// poll returns after which pause a waiter asks again: some attempts' time. Nobody tells a waiter that the name is
+// free. Waiters that ask at once split the votes, and nobody gets the name: then the pause is longer.
+func (a *attempt) poll(took time.Duration) time.Duration {
+	attempts := time.Duration(8)
+	if n := a.vote.Given.Len(); n > 0 && n < a.q.rules.Majority() && a.vote.Refused != 0 {
+		attempts = 32
+	}
+	return min(max(attempts*took, 2*time.Millisecond), a.q.caps.Poll)
+}

@@ -1,0 +1,70 @@
+// Package conformance runs the suite of package drivertest on drivers of package redislock, and on quorums of
+// them, which package quorum tests on real servers here.
+package conformance
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+func TestConformance(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(t testing.TB) driver.Driver { return dial(t, fromURL(t, server.Addr)) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			proxy := chaos.StartProxy(t, server.Addr)
+			return dial(t, fromURL(t, proxy.Addr)), proxy
+		},
+		Restart:    testserver.Long(nil, func(testing.TB) { server.Kill(); server.Start() }),
+		Operations: testserver.Long(300, 2000),
+		Parallel:   8, // a case gives an acquire 30 ms to learn that a name is held
+		Untimed:    !testserver.Soak,
+		Leaks:      serverLeaks,
+	})
+}
+
+// serverLeaks are those of a server that was restarted: it ends after the run.
+var serverLeaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")}
+
+// fromURL returns what holdfast.Open uses.
+func fromURL(t testing.TB, address string) redislock.Conn {
+	t.Helper()
+	return dialBy(t, "redis://"+address, nil)
+}
+
+// dialBy connects to what a URL names, by way of proxies if there are any.
+func dialBy(t testing.TB, raw string, ways proxies) redislock.Conn {
+	t.Helper()
+	u, err := driver.ParseURL(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := redislock.DialBy(context.Background(), u, func(ctx context.Context, network, address string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, ways.before(address))
+	})
+	if err != nil {
+		t.Fatalf("connecting: %v", err)
+	}
+	return c
+}
+
+// dial returns a driver whose poll is short, so that dead waiters are waited for
+// quickly.
+func dial(t testing.TB, c redislock.Conn) driver.Driver {
+	t.Helper()
+	d, err := redislock.New(t.Context(), c, &redislock.Options{Poll: 400 * time.Millisecond})
+	if err != nil {
+		t.Fatalf("redislock.New: %v", err)
+	}
+	return d
+}

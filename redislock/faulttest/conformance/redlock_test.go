@@ -1,0 +1,86 @@
+package conformance
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/quorum"
+)
+
+// servers are the nodes of a Redlock.
+type servers []*testserver.Redis
+
+func startNodes(t testing.TB, n int, o testserver.RedisOptions) servers {
+	t.Helper()
+	s := make(servers, n)
+	for i := range s {
+		s[i] = testserver.StartRedis(t, o)
+	}
+	s.init(t)
+	return s
+}
+
+// init says that the servers are new, so that all of them count at once.
+func (s servers) init(t testing.TB) {
+	t.Helper()
+	// Its longest TTL is shorter than those of the tests: the servers keep the longest of all clients.
+	d := redlock(t, s.addresses(), quorum.Options{MaxTTL: 100 * time.Millisecond})
+	defer d.Close()
+	if err := quorum.Init(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s servers) addresses() []string {
+	var all []string
+	for _, server := range s {
+		all = append(all, server.Addr)
+	}
+	return all
+}
+
+// by returns the addresses of proxies before the servers.
+func (s servers) by(ways proxies) (all []string) {
+	for _, address := range s.addresses() {
+		all = append(all, ways.before(address))
+	}
+	return all
+}
+
+// redlock opens a quorum of the nodes at these addresses.
+func redlock(t testing.TB, addresses []string, o quorum.Options) driver.Driver {
+	t.Helper()
+	var nodes []quorum.Node
+	for _, address := range addresses {
+		nodes = append(nodes, quorum.Node{Name: address, Open: func(ctx context.Context) (driver.Driver, error) {
+			return driver.Open(ctx, &url.URL{Scheme: "redis", Host: address})
+		}})
+	}
+	d, err := quorum.Open(t.Context(), "redlock:test", nodes, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestConformanceRedlock(t *testing.T) {
+	nodes := startNodes(t, testserver.Long(3, 5), testserver.RedisOptions{})
+	// The suite bounds requests itself, and a machine that is busy is no fault of a node.
+	o := quorum.Options{NodeTimeout: 2 * time.Second, MaxTTL: time.Hour}
+	drivertest.Run(t, drivertest.Harness{
+		TTL:        time.Second,
+		Operations: testserver.Long(80, 800), // of each history: each is ten requests
+		Untimed:    !testserver.Soak,
+		Open:       func(t testing.TB) driver.Driver { return redlock(t, nodes.addresses(), o) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			ways := startProxies(t, nodes...)
+			return redlock(t, nodes.by(ways), o), ways
+		},
+		Parallel: 4,
+	})
+}

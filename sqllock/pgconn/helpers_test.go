@@ -1,0 +1,49 @@
+package pgconn
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// must ends the test at an error.
+var must = testserver.Must
+
+// shared returns the PostgreSQL server that the tests of the gate share, without tables.
+func shared(t testing.TB) *testserver.Postgres {
+	t.Helper()
+	return testserver.Shared(t, func(t testing.TB) *testserver.Postgres { return testserver.StartPostgres(t) },
+		func(_ testing.TB, server *testserver.Postgres) {
+			server.Query("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+		})
+}
+
+// openDB returns a pool of its own.
+func openDB(t *testing.T, server *testserver.Postgres) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", server.URL("postgres"))
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func openURL(ctx context.Context, raw string) (driver.Driver, error) {
+	u, err := driver.ParseURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Open(ctx, u)
+}
+
+func exec(t *testing.T, db *sql.DB, text string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// endClients ends the connections of all clients but the one that runs it.
+const endClients = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
