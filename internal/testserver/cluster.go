@@ -13,7 +13,6 @@ import (
 type ClusterOptions struct {
 	Replicas bool     // one for each master
 	AOF      bool     // as in RedisOptions
-	Valkey   bool     // as in RedisOptions
 	Args     []string // more arguments of each server
 }
 
@@ -45,7 +44,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", busPort,
 			"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
 		}, o.Args...)
-		c.Servers = append(c.Servers, StartRedis(t, RedisOptions{AOF: o.AOF, Valkey: o.Valkey, Args: args}))
+		c.Servers = append(c.Servers, StartRedis(t, RedisOptions{AOF: o.AOF, Args: args}))
 		c.must(c.Servers[len(c.Servers)-1].Ask("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(len(c.Servers))))
 	}
 	for i, r := range c.Servers[:masters] {

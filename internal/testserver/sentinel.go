@@ -17,8 +17,6 @@ type SentinelOptions struct {
 	Replicas int      // 0: two
 	Args     []string // more arguments of the primary and its replicas
 	Password string   // of the servers, as Args say, and of the sentinels
-	// SentinelArgs are more lines of the sentinels' configuration, such as "requirepass secret".
-	SentinelArgs []string
 }
 
 // Sentinels is a primary with replicas and three sentinels, of one test. Its methods end the test on
@@ -46,9 +44,9 @@ func StartSentinels(t testing.TB, o SentinelOptions) *Sentinels {
 			Args: append([]string{"--replicaof", "127.0.0.1 " + portOf(s.Servers[0].Addr)}, args...),
 		}))
 	}
-	lines := o.SentinelArgs
+	var lines []string
 	if s.password = o.Password; o.Password != "" {
-		lines = append([]string{"requirepass " + o.Password, "sentinel auth-pass " + PrimaryName + " " + o.Password}, lines...)
+		lines = []string{"requirepass " + o.Password, "sentinel auth-pass " + PrimaryName + " " + o.Password}
 	}
 	return s.watched(lines)
 }

@@ -28,7 +28,6 @@ type ZooKeeperOptions struct {
 	MinSession, MaxSession time.Duration // bounds of a session's timeout; 0: 2 and 20 ticks
 	SyncLimit              time.Duration // how long a member may be silent before others give it up; 0: 5 ticks, at least 2 s
 	NoLeaderClients        bool          // leaderServes=no: the leader of an ensemble takes no clients
-	MaxClientConns         int           // connections of one host; 0: no limit (the server's own default is 60)
 	Containers             time.Duration // between two searches for empty containers; 0: the server's default, 60 s
 	FourLetters            string        // the commands of four letters that are answered; "": all; "none": none
 	Admin                  bool          // the admin server answers too: see ZooKeeperMember.Admin
@@ -216,7 +215,7 @@ func (o *ZooKeeperOptions) config(t testing.TB, m *ZooKeeperMember) []string {
 	lines := []string{
 		"dataDir=" + m.Dir, "clientPort=" + portOf(m.direct), "clientPortAddress=127.0.0.1",
 		"tickTime=" + millis(tick), "initLimit=" + ticks(20*time.Second), "syncLimit=" + ticks(silence),
-		"maxClientCnxns=" + strconv.Itoa(o.MaxClientConns), "forceSync=" + yesNo(o.Sync), "leaderServes=" + yesNo(!o.NoLeaderClients),
+		"maxClientCnxns=0", "forceSync=" + yesNo(o.Sync), "leaderServes=" + yesNo(!o.NoLeaderClients),
 		"admin.enableServer=" + strconv.FormatBool(o.Admin), "4lw.commands.whitelist=" + cmp.Or(o.FourLetters, "*"),
 	}
 	if o.MinSession > 0 {

@@ -38,6 +38,12 @@ func TestRedisPage(t *testing.T) {
 	exercise(t, "redis://app:secret@"+server.Addr)
 }
 
+// TestValkey does all that locks can do on Valkey 9.
+func TestValkey(t *testing.T) {
+	t.Parallel()
+	exercise(t, "redis://"+testserver.StartRedis(t, testserver.RedisOptions{Valkey: true}).Addr)
+}
+
 // TestManagedRedis does all that locks can do on servers without the commands that the documentation of a service
 // says cannot be used there: the page says that those services work.
 func TestManagedRedis(t *testing.T) {
