@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/core/engine"
 )
 
 // The errors to match with errors.Is. Each error of this package names the operation and the lock,

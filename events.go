@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/core/engine"
 )
 
 // Events are a client's hooks: functions that are told what happens to its locks. Each may be nil.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfastlock/holdfast/internal/core/engine"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
-	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // Lock is a name and how to hold it. It has no state and does no I/O: make one whenever it is

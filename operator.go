@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/core/engine"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
-	"github.com/holdfastlock/holdfast/internal/engine"
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/engine"
-	"github.com/holdfastlock/holdfast/internal/lease"
+	"github.com/holdfastlock/holdfast/internal/core/engine"
+	"github.com/holdfastlock/holdfast/internal/core/lease"
 )
 
 // ClientOptions configure a client. The zero value means the defaults.

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// The engine is explored in every order of its events (internal/engine). The code around it makes
+// The engine is explored in every order of its events (internal/core/engine). The code around it makes
 // these events: it calls the driver or waits, without the client's mutex, and tells the engine what
 // has come of it. These are its seams. The tests here let something else happen in each of them, in
 // virtual time: everybody must end, nobody may hold a name beside another, and nothing may be left.

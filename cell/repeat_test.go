@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestWritesAreNotRepeated: a write whose answer was lost is repeated only if it cannot be done twice. Of other writes

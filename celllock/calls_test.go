@@ -18,7 +18,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // calls counts the calls that pass on their way to a member.

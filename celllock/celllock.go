@@ -36,7 +36,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/timer"
+	"github.com/holdfastlock/holdfast/internal/core/timer"
 )
 
 // Options configure a driver. The zero value is right for almost everybody.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestClaimEndsWithItsSession: suppose that places were confirmed just now, by a call about one request, and

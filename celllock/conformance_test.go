@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // quick is an election time with which the shortest TTL is 1 s.
@@ -18,7 +18,7 @@ const quick = 500 * time.Millisecond
 
 // leaks are the goroutines of testserver, which end after the run.
 var leaks = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
+	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch"),
 }
 
 func TestConformance(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestUnheardSession: a client from which all answers are kept ends its session by its own clock, and does not ask the

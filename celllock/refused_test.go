@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestRefusedByAnother: a request for a place does not arrive at one member, and another one refuses it. The first may

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestReleaseIsRepeated: a member releases a hold, and its answer is lost. The client makes the same call at

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestMemberStandsStill: a client whose member stands still gets what may be repeated done by another one, long before its

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // handClock is a clock that the test moves.

@@ -6,8 +6,8 @@
 // and events. What a store can do beyond the core is an optional interface, found by [As].
 //
 // Users of locks need a driver's package and package holdfast, not this one. docs/writing-a-driver.md is the
-// guide for authors of drivers, and package drivertest checks a driver. In the contracts here MUST, MUST NOT and
-// MAY bind the driver, unless a sentence names package holdfast.
+// guide for authors of drivers, and package drivertest checks a driver. In the contracts here MUST, MUST NOT
+// and MAY bind the driver, unless a sentence names package holdfast.
 package driver
 
 import (
@@ -136,8 +136,8 @@ type Driver interface {
 	Try(context.Context, Request) (Grant, error)
 
 	// Renew starts the TTL of each grant again and returns one renewal for each, in the same order. The most
-	// urgent grants come first. It should take one round trip where the store can. Batches of different urgency
-	// may be under way at the same time.
+	// urgent grants come first. It should take one round trip: all that are due come together. Batches of
+	// different urgency may be under way at the same time.
 	//
 	// It MUST check the owner, and MUST NOT revive a hold that has expired. Since MUST be an instant before the
 	// request was sent. If a grant is HandedOver, the store MUST record its token, unless it has a higher one

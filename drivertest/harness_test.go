@@ -180,22 +180,6 @@ func TestMutantsFarAway(t *testing.T) {
 	}
 }
 
-// TestTransportMustBeNamed: a harness has a transport, or says that there is none.
-func TestTransportMustBeNamed(t *testing.T) {
-	wired := func(testing.TB) (driver.Driver, Transport) { return nil, nil }
-	for want, h := range map[string]Harness{
-		"Transport is required": {},
-		"both":                  {Transport: wired, NoTransport: true},
-		"":                      {NoTransport: true},
-	} {
-		r := &recorder{TB: t, name: t.Name()}
-		r.sub("", func(t testing.TB) { h.checkTransport(t) })
-		if got := strings.Join(r.failures, "\n"); !strings.Contains(got, want) || (want == "") != (got == "") {
-			t.Errorf("Transport %t, NoTransport %t: %q, want %q", h.Transport != nil, h.NoTransport, got, want)
-		}
-	}
-}
-
 // TestEveryPromiseHasABrokenDriver: no promise is without a broken driver.
 func TestEveryPromiseHasABrokenDriver(t *testing.T) {
 	// Package holdfast keeps P11, not the driver.

@@ -97,6 +97,9 @@ func (t *trial) Errorf(format string, args ...any) {
 // Fatalf ends the case for its kind, and leaves the other kinds alone.
 func (t *trial) Fatalf(format string, args ...any) {
 	t.Helper()
+	if t.pool == nil {
+		t.TB.Fatalf(format, args...)
+	}
 	t.Errorf(format, args...)
 	t.done()
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // counted is a request of which the reply says from when on a TTL counts. The TTL MUST count from an instant before
-// the request was sent: A driver that counts from the arrival of a reply that took 5 s trusts the hold for 5 s after
+// the request was sent: a driver that counts from the arrival of a reply that took 5 s trusts the hold for 5 s after
 // the store has given it to another client (P1).
 type counted struct {
 	late, local string // how the cases with and without a transport call it

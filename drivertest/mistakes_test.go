@@ -122,7 +122,7 @@ func breakAnyHold(b *bad, ctx context.Context, name string, _ driver.Token) erro
 
 // neverAsksAgain takes a place once, and then relies on a wake-up.
 func neverAsksAgain(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	if b.asks(r) {
+	if b.asks(r.Owner) {
 		return driver.Grant{}, driver.ErrHeld
 	}
 	return b.Forward.Enqueue(ctx, r)
@@ -210,17 +210,6 @@ func stopsWatching(b *bad, ctx context.Context, g driver.Grant) error {
 	}
 	b.mu.Unlock()
 	return b.goodRelease(ctx, g)
-}
-
-// waitsTwice waits in a goroutine beside the caller's.
-func waitsTwice(b *bad, ctx context.Context, r driver.Request) (g driver.Grant, err error) {
-	done := make(chan struct{})
-	go func() {
-		g, err = b.Forward.Wait(ctx, r)
-		close(done)
-	}()
-	<-done
-	return g, err
 }
 
 func neverTold(_ *bad, ctx context.Context, _ string) (<-chan struct{}, error) {
@@ -405,7 +394,7 @@ func raisesNothing(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
 // twiceForOne takes a second hold or place for an owner that asks again.
 func twiceForOne(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Forward.Enqueue(ctx, r)
-	if b.asks(r) {
+	if b.asks(r.Owner) {
 		r.Owner += "/again"
 		b.Forward.Enqueue(ctx, r)
 	}
@@ -421,24 +410,6 @@ func toTheEnd(b *bad, ctx context.Context, r driver.Request) (driver.Grant, erro
 		}
 	}
 	return b.Forward.Enqueue(ctx, r)
-}
-
-// lastFirst gives a newcomer the first place.
-func lastFirst(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	info, _ := b.Forward.Inspect(ctx, r.Name)
-	if b.asks(r) || len(info.Holders) == 0 {
-		return b.Forward.Enqueue(ctx, r)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, w := range info.Waiters {
-		b.goodRelease(ctx, driver.Grant{Request: b.asked[w.Owner], Token: 1})
-	}
-	g, err := b.Forward.Enqueue(ctx, r)
-	for _, w := range info.Waiters {
-		b.Forward.Enqueue(ctx, b.asked[w.Owner])
-	}
-	return g, err
 }
 
 // unfairIntrudes grants an unfair request whatever is held.

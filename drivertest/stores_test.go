@@ -10,7 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/fallback"
 	"github.com/holdfastlock/holdfast/filelock"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 

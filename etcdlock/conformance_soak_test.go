@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestConformanceOfStock is the same in the layout of etcd's own locks. There the

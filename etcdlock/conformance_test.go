@@ -9,12 +9,12 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // leaks are the goroutines of testserver, which end after the run.
 var leaks = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*EtcdMember).start.func1"),
+	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*EtcdMember).start.func1"),
 }
 
 func TestConformance(t *testing.T) {

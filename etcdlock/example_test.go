@@ -14,7 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/etcdlock"
 	"github.com/holdfastlock/holdfast/internal/test/exampletest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // The URL of a store may have a password, so it comes from the environment:

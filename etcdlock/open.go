@@ -18,7 +18,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
-	"github.com/holdfastlock/holdfast/internal/timer"
+	"github.com/holdfastlock/holdfast/internal/core/timer"
 )
 
 // Options configure a driver. The zero value is right for almost everybody.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/explore"
+	"github.com/holdfastlock/holdfast/internal/test/explore"
 )
 
 // This file explores, exhaustively within small bounds, what clients with

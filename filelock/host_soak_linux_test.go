@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func init() { parts["bound"], parts["diskfull"] = part(bound), part(diskFull) }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func TestKilledHolderFreesAtOnce(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func init() { parts["member"] = part(member) }

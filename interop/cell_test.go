@@ -18,7 +18,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	_ "github.com/holdfastlock/holdfast/celllock"
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // The clients of docs/cell-clients, beside each other and beside Holdfast. A peer

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // BenchmarkRedisson measures the same work by Redisson in a warm Java virtual machine and by Holdfast, in turn, on

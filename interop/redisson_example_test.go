@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/test/exampletest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestRedissonExample: the service in Go waits for the one in Java.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestRedissonFlaws shows what docs/from-redisson.md says of Redisson, by the real one. A version in which one of these

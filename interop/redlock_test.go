@@ -14,7 +14,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestRedlock: Holdfast's Redlock in the layout setnx, and redsync over the same servers, exclude each

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func read(t *testing.T, name string) string {
@@ -28,7 +28,7 @@ func TestInstalled(t *testing.T) {
 		"java/RedissonPeer.java", "java/RedissonOrders.java", "java/redisson/4.7.0.sha256", "java/redisson/3.52.0.sha256"} {
 		if read(t, file) != read(t, filepath.Join(dir, filepath.Base(file))) {
 			t.Errorf("%s has changed since scripts/install-peers ran: raise the number of the directory there "+
-				"and in internal/testserver, need.go and packages.txt", file)
+				"and in internal/test/testserver, need.go and packages.txt", file)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/test/exampletest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestExample: the service in Go waits for the one in Java.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestCuratorFaults: what happens to one side, the other gets the lock, when the session has ended and

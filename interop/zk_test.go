@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // curator is a server, and the programs that use it.

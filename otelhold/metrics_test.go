@@ -36,7 +36,7 @@ func TestSources(t *testing.T) {
 		}
 		synctest.Wait()
 		r.expect(map[string]int64{active + exclusive: 2})
-		time.Sleep(100 * time.Millisecond) // soon: a place that is renewed only later would be renewed once more with the grant
+		time.Sleep(2 * time.Second) // until the place is confirmed: then the head asks for a token for the other, too
 		r.release(theirs)
 		<-done
 		<-done

@@ -103,8 +103,7 @@ func (a *attempt) do(step vote.Step) {
 	}
 }
 
-// failure returns why there is no majority. No error wraps those of the nodes: one node's ErrHeld is not that of the
-// quorum.
+// failure returns why there is no majority. One node's ErrHeld, ErrMismatch or ErrNotHeld is not the quorum's.
 func (a *attempt) failure(now driver.Instant) error {
 	needed, longest := a.q.rules.Majority(), a.q.rules
 	held := &driver.HeldError{Name: a.request.Name, Poll: a.poll(now.Sub(a.vote.Sent))}
@@ -122,13 +121,19 @@ func (a *attempt) failure(now driver.Instant) error {
 			mismatches++
 		case err != nil:
 			failures++
+			if !driver.Gone(err) {
+				continue
+			}
+		}
+		if err != nil {
+			a.errs[i] = errors.New(err.Error())
 		}
 	}
 	if delayed > 0 && holds+mismatches == 0 {
 		held.Poll, held.Note = 0, fmt.Sprintf("%d of %d nodes may have forgotten who holds it, and do not count until %v after their start (if they are new, holdfast redlock init says so)",
 			delayed, len(a.errs), longest.Delay().Round(time.Millisecond))
 	}
-	err := fmt.Errorf("no majority of the %d nodes: %v", len(a.errs), errors.Join(a.errs...))
+	err := fmt.Errorf("no majority of the %d nodes: %w", len(a.errs), errors.Join(a.errs...))
 	switch enough := failures <= len(a.errs)-needed; { // without the others there would be a majority
 	case mismatches > len(a.errs)-needed:
 		return driver.ErrMismatch

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 

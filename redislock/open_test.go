@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func TestParse(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/internal/test/busytest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/conntest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
 // connect returns what holdfast.Open uses for a server.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // redissonTest has a driver of the layout Redisson, and a stranger that reads and writes its keys.

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // authority issues certificates into files of one directory.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // setnxTest has a driver of the layout SetNX, and a stranger: a program that knows SET NX PX only.

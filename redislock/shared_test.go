@@ -3,7 +3,7 @@ package redislock
 import (
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // shared returns the Redis server that the tests of the gate share, empty.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // tenantRights are those that docs/stores/redis.md names for a user of the names below one prefix.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/core/timer"
 	"github.com/holdfastlock/holdfast/internal/record"
-	"github.com/holdfastlock/holdfast/internal/timer"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // beyond are the cases that need sessions as long as the longest hold of the suite.

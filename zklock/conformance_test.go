@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // quick is a tick with which sessions last from 0.4 s to 4 s.
@@ -63,7 +63,7 @@ func harness(server *testserver.ZooKeeper) drivertest.Harness {
 
 // leaks are the goroutines of testserver, which end after the run.
 var leaks = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).start.func1"),
+	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).start.func1"),
 }
 
 // through returns what opens a client behind a proxy for each server.

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestDeafHolder: nothing reaches the holder any more, though what it sends arrives. It is at any server (of a holder at

@@ -16,8 +16,8 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/internal/core/timer"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
-	"github.com/holdfastlock/holdfast/internal/timer"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 

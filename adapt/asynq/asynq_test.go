@@ -16,8 +16,8 @@ import (
 	"github.com/holdfastlock/holdfast/election"
 	_ "github.com/holdfastlock/holdfast/filelock"
 
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/internal/test/ticktest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 func TestMain(m *testing.M) { ticktest.Main(m, schedule) }

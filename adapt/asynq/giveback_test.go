@@ -16,7 +16,7 @@ import (
 	"github.com/holdfastlock/holdfast/election"
 	"github.com/holdfastlock/holdfast/memlock"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 

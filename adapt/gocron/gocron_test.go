@@ -16,8 +16,8 @@ import (
 	_ "github.com/holdfastlock/holdfast/filelock"
 	_ "github.com/holdfastlock/holdfast/memlock"
 
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/internal/test/ticktest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 func TestMain(m *testing.M) { ticktest.Main(m, schedule) }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	_ "github.com/holdfastlock/holdfast/filelock"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 const (

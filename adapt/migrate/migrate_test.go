@@ -21,7 +21,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	hfmigrate "github.com/holdfastlock/holdfast/adapt/migrate"
 	_ "github.com/holdfastlock/holdfast/filelock"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/celllock"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // filer is a client that reads, compares and swaps, and removes files, and records it.

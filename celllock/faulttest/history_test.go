@@ -16,7 +16,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestHistories runs random histories on three members, while one after the other is paused, or killed and
@@ -32,7 +32,7 @@ func TestHistories(t *testing.T) {
 		Operations:   testserver.Long(4000, 20_000),
 		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch"),
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
 		},
 	})

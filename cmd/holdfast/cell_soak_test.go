@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // objects reads the JSON objects that a command printed.

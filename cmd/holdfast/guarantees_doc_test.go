@@ -14,7 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fallback"
 	"github.com/holdfastlock/holdfast/internal/test/guarantees"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 
 	_ "github.com/holdfastlock/holdfast/memlock" // documented too; the command refuses it
 )

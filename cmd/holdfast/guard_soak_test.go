@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // lossTTL has a margin of a tenth of a second, in which killed processes must be gone even if the machine

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // cluster is three members, and what operators know of them.

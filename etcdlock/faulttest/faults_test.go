@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	_ "github.com/holdfastlock/holdfast/etcdlock" // etcd://
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // must ends the test at an error.

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestHistories runs random histories of a few clients and of a crowd, each with connections of its own, while the
@@ -39,7 +39,7 @@ func histories(t *testing.T, clients, operations int) {
 		Operations:   operations,
 		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*EtcdMember).start.func1"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*EtcdMember).start.func1"),
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
 		},
 	})

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestPausedLeader stops the leader for longer than leases last, while a hundred clients renew theirs at the others. When

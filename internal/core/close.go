@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/core/engine"
 )
 
 // Close ends all leases, has their holds released in batches, and closes the driver. It waits for the store for

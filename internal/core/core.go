@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/core/engine"
+	"github.com/holdfastlock/holdfast/internal/core/timer"
 	"github.com/holdfastlock/holdfast/internal/pause"
-	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
 // Config is what a core is made of.

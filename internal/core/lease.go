@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/core/engine"
 )
 
 // Lease is one caller's part in a hold. Safe for concurrent use.

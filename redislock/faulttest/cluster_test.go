@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func clusterURL(c *testserver.Cluster) string { return "redis+cluster://" + c.Addrs() }
@@ -67,22 +67,6 @@ func TestClusterResharding(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestClusterComeback: a client is opened right after a master has been started again, when it serves nobody for
-// two seconds. It is the one that has the store's name, which every client reads first.
-func TestClusterComeback(t *testing.T) {
-	t.Parallel()
-	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
-	back := servers.Master("holdfast:store")
-	back.Kill()
-	back.Start()
-	c := openURL(t, clusterURL(servers))
-	for _, m := range servers.Servers {
-		if err := acquire(t, c, servers.KeyOf(m), nil).Release(); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // TestClusterMove: while the slot of a name is being moved, a lock that needs one key is taken at once,

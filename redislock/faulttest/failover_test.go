@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestTwoBelievers shows what a fail-over can do: a replica takes over that has not heard of the last hold,

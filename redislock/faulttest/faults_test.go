@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 

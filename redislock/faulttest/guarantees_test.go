@@ -16,7 +16,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // must ends the test at an error.

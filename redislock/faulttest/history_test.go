@@ -13,7 +13,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestHistories runs random histories of a few clients and of a crowd, a connection each, while the server is paused,
@@ -36,7 +36,7 @@ func histories(t *testing.T, clients, operations int) {
 		Clients:      clients,
 		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch"),
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
 		},
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // redissonLock is one way to hold a name in the layout redisson.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // rights are those of the page docs/stores/redis.md for one server; a deployment needs a few more.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // member is a server of a deployment that can be cut off: clients, sentinels and the other servers know

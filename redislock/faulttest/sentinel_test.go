@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // openURL opens a client, which is closed with the test.

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/internal/test/busytest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestBusy: a busy client keeps its leases, though replies are late (P2).

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 			Untimed:    !testserver.Soak,
 			Parallel:   testserver.Long(8, 4), // a case gives an acquire 30 ms to hear that a name is held
 			// The server that was started last ends after the run.
-			Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
+			Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch")},
 		})
 	})
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
 func TestMain(m *testing.M) { faults.Main(m) }

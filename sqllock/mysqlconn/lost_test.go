@@ -7,8 +7,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestLostMeanwhile: a batch of releases tells which hold was lost.

@@ -9,8 +9,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestPending: a hold that is not committed is never reported as held.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // must ends the test at an error.

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/busytest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
 // TestBusy: a busy client keeps its leases, though replies are late (P2).

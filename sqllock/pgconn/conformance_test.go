@@ -10,7 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 		Untimed:    !testserver.Soak,
 		Parallel:   testserver.Long(8, 2), // the cases with a bound on time are not to wait for the random histories
 		// The server that was started last ends after the run.
-		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
+		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch")},
 	})
 }
 

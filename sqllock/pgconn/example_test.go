@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/test/exampletest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/optimistic"
 	"github.com/holdfastlock/holdfast/sqllock/pgconn"
 	"github.com/holdfastlock/holdfast/txlock"

@@ -5,7 +5,7 @@ package pgconn
 import (
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/busytest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/sqllock"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
 // TestBusy: a busy client keeps its leases, though there is one writer at a time.

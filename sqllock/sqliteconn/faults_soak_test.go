@@ -18,9 +18,9 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
 func TestClockBack(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 )
 
 // TestLostMeanwhile: a batch of releases tells which hold was lost.

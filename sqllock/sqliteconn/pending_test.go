@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 )
 
 // TestPending: a hold that is not committed is never reported as held.

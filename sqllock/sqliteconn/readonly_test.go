@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 )
 
 // TestReadOnlyConnection: a connection that takes no writes is left, and another one serves.

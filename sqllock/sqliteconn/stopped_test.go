@@ -12,7 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 )
 
 // TestStoppedBeforeLock: a client stands still before it locks the database. Its step judges by the time at which it

@@ -13,7 +13,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 )
 
 // syncLog checks what the connections of a pool write while their commits are not synced.

@@ -12,9 +12,10 @@ require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/holdfastlock/holdfast v0.0.0
 	github.com/holdfastlock/holdfast/zklock v0.0.0
+	go.uber.org/goleak v1.3.0
 )
 
 require (
 	github.com/holdfastlock/holdfast/drivertest v0.0.0 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // java is the program CuratorBurst, in a Java machine with all its compilers.

@@ -11,8 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // BenchmarkZooKeeper is all that doc.go names.
 func BenchmarkZooKeeper(b *testing.B) {

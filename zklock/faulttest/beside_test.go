@@ -11,7 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestOneCutOffFromTheLeader cuts one holder off from the leader for longer than its session, though not

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/zklock"
 )
 
@@ -37,7 +37,7 @@ func TestHistories(t *testing.T) {
 		Operations:   testserver.Long(4000, 40_000),
 		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).start.func1"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).start.func1"),
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
 		},
 	})

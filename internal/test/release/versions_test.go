@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestTwoVersions: a release and the tree, which becomes the next one, exclude each other on one

@@ -48,7 +48,7 @@ func TestMachineNames(t *testing.T) {
 }
 
 // skipper is the only package that may skip tests, because it reads HOLDFAST_REQUIRE.
-const skipper = "internal/testserver"
+const skipper = "internal/test/testserver"
 
 func TestOnlyTestserverSkips(t *testing.T) {
 	var found []string

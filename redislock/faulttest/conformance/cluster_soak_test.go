@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 

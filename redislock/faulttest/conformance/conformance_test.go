@@ -13,7 +13,7 @@ import (
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 }
 
 // serverLeaks are those of a server that was restarted: it ends after the run.
-var serverLeaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")}
+var serverLeaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch")}
 
 // fromURL returns what holdfast.Open uses.
 func fromURL(t testing.TB, address string) redislock.Conn {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // proxies are one before each server, by its address. It is a drivertest.Transport.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestOf compares the slots of keys with those that a server gives them, and to keys with their tags.

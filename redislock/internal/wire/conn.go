@@ -29,14 +29,13 @@ type conn struct {
 	heard   time.Time  // when the server sent something last, or got a request when it owed no reply; zero: neither
 
 	// Only the reader uses these.
-	spinner *spinner
 	in      []byte  // bytes that were read and are no whole reply yet
 	parser  parser  // of in
 	replies []Reply // for understand
 }
 
 func newConn(n net.Conn, secure bool, patience time.Duration) *conn {
-	return &conn{net: n, secure: secure, patience: min(patience, silence), done: make(chan struct{}), spinner: newSpinner(n)}
+	return &conn{net: n, secure: secure, patience: min(patience, silence), done: make(chan struct{})}
 }
 
 // call is one call of do. The conn's mu guards it.
@@ -239,18 +238,11 @@ func (c *conn) flush() {
 
 // readLocked reads once, and gives the replies to their callers. It unlocks while it reads.
 func (c *conn) readLocked() {
-	alone := len(c.calls)-c.first == 1
 	c.mu.Unlock()
 	if cap(c.in)-len(c.in) < ioBuffer {
 		c.in = append(make([]byte, 0, 2*len(c.in)+2*ioBuffer), c.in...)
 	}
-	n, err := 0, error(nil)
-	if alone {
-		n, err = c.spinner.spin(c.in[len(c.in):cap(c.in)])
-	}
-	if n == 0 && err == nil {
-		n, err = c.net.Read(c.in[len(c.in):cap(c.in)])
-	}
+	n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
 	c.in = c.in[:len(c.in)+n]
 	replies, wrong := c.understand()
 	if len(c.in) > largestReply && wrong == nil {

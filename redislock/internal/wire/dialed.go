@@ -2,10 +2,8 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
-	"syscall"
 )
 
 // Dialed knows the connections of a client, so that all can be closed at once: when another server has become
@@ -51,14 +49,6 @@ func (c *dialed) Close() error {
 	delete(c.of.conns, c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
-}
-
-// SyscallConn implements syscall.Conn, where the connection does.
-func (c *dialed) SyscallConn() (syscall.RawConn, error) {
-	if raw, ok := c.Conn.(syscall.Conn); ok {
-		return raw.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
 }
 
 // Close closes all connections, and those that are made later.

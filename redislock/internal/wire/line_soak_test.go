@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // open returns a line that is up.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // The connection ends at each point of a create's exchange. What the caller is told is true.

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

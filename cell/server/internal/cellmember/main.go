@@ -3,7 +3,7 @@
 // It prints its URL when it serves. It looks often at the file that HOLDFAST_TEST_CLOCK names. The file begins
 // with the nanoseconds, of which whole seconds count, by which its wall clock, and not the clock that cannot
 // be set, is ahead of the host's. When that has changed it prints "wall", the seconds, and its wall clock in
-// nanoseconds since 1970. For that internal/testserver builds it with a package time of its own.
+// nanoseconds since 1970. For that internal/test/testserver builds it with a package time of its own.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/lease"
+	"github.com/holdfastlock/holdfast/internal/core/lease"
 )
 
 // runFlags are the flags of run.

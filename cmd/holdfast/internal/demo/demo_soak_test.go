@@ -5,7 +5,7 @@ package demo
 import (
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 

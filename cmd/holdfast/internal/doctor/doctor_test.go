@@ -15,7 +15,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	_ "github.com/holdfastlock/holdfast/filelock" // file://
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // password is that of every server here: no finding may show it.

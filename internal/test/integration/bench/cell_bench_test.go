@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/cell"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // Of BenchmarkCellSessions.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // BenchmarkCellFailover kills the leader of three members (kill -9), again and again, and reports how long it

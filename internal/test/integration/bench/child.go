@@ -19,8 +19,9 @@ import (
 type task struct {
 	Store, Peer, Addr string
 	Kind              kind
-	Workers, Clients  int // of this process; worker i uses client i, or shares one
-	Process           int // the number of this one
+	Name              string // that all want who do not have one each
+	Workers, Clients  int    // of this process; worker i uses client i, or shares one
+	Process           int    // the number of this one
 	Stay              time.Duration
 	Arena             string        // the file of the memory that the processes share
 	TTL               time.Duration // of a holder that is going to be killed, see crash; else 0
@@ -43,16 +44,13 @@ type result struct {
 	Starved         int
 	Overlaps        int64
 	Drain           time.Duration
-	ServerCPU       float64 // share of one core
 	Commands, Calls float64 // the server's, and of them scripts; per second
 	PerChange       float64 // the server's commands for each owner change
 	Foreign         float64 // how much of the machine others used meanwhile: 0 to 1
 }
 
 const (
-	// sharedName is the name that all want who do not have one each, keptPrefix begins the names that are kept.
-	sharedName = "bench/shared"
-	keptPrefix = "bench/kept/"
+	keptPrefix = "bench/kept/" // begins the names that are kept
 
 	retryAfter  = 20 * time.Millisecond // before a worker whose call has failed asks again
 	leaveWithin = 15 * time.Second      // a worker that has not ended then is stuck: it waits for a lock that nobody holds
@@ -194,7 +192,7 @@ type worker struct {
 }
 
 func (w *worker) run(ctx context.Context) {
-	a, name := w.arena, sharedName
+	a, name := w.arena, w.Name
 	if w.Kind == pairs {
 		name = fmt.Sprintf("bench/%d", w.id)
 	}

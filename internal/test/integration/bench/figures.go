@@ -28,7 +28,7 @@ type figures struct {
 var (
 	// crowdTable has medians: owner changes per second, the 99th percentile of waits ÷ fair share, …
 	crowdTable = table{"../../../../docs/crowds.csv", 3, []string{"store", "peer", "clients", "repetitions", "changes_per_second", "p99_over_fair_share",
-		"jain", "starved", "commands_each", "server_cpu", "foreign_cpu"}}
+		"jain", "starved", "commands_each", "foreign_cpu"}}
 	// speedTable has what one repetition has measured of one store; repetitions of the same number were measured together.
 	speedTable = table{"../../../../docs/speed.csv", 2, []string{"store", "repetition", "pair_p50_us", "pairs_per_second_of_64", "gap_p50_us", "foreign_cpu"}}
 	// crashTable has what a holder costs the store, and the least, the median and the most of the seconds from
@@ -96,7 +96,7 @@ func digits(f float64) string { return strconv.FormatFloat(f, 'g', 4, 64) }
 func crowdFigures(s *store, peer string, w workload, results []result) figures {
 	f := figures{[]string{s.name, peer, strconv.Itoa(w.clients * w.processes)}, []float64{float64(len(results))}}
 	for _, of := range []func(result) float64{perSecond, overFairShare, fairness.of, starved.of, perChange.of,
-		func(r result) float64 { return r.ServerCPU }, func(r result) float64 { return r.Foreign }} {
+		func(r result) float64 { return r.Foreign }} {
 		f.n = append(f.n, median(results, of))
 	}
 	return f

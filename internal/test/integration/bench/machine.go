@@ -67,17 +67,6 @@ func ticksOf(roots []int) int64 {
 	return sum
 }
 
-// children returns the processes that this one has started and that have not ended.
-func children() []int {
-	var pids []int
-	for pid, p := range processesNow() {
-		if p.parent == os.Getpid() {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // process is what Linux tells about one process.
 type process struct {
 	parent int

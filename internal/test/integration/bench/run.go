@@ -121,11 +121,9 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 			if p.can&w.kind == 0 || p.most > 0 && w.clients*w.processes > p.most || set.peers != nil && !slices.Contains(set.peers, p.name) {
 				continue
 			}
-			others := children()
 			addr, stop := start()
-			server := slices.DeleteFunc(children(), func(pid int) bool { return slices.Contains(others, pid) })
 			before := loadNow()
-			r, err := (&measurement{workload: w, store: s, peer: p, addr: addr, server: server}).run(filepath.Join(dir, strconv.Itoa(len(got[p.name]))+strings.ReplaceAll(p.name, "/", "-")))
+			r, err := (&measurement{workload: w, store: s, peer: p, addr: addr}).run(filepath.Join(dir, strconv.Itoa(len(got[p.name]))+strings.ReplaceAll(p.name, "/", "-")))
 			stop()
 			if err != nil { // what was measured until then counts
 				r.Failures, r.Failure = r.Failures+1, err.Error()
@@ -140,10 +138,9 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 // measurement is one measurement of one peer, on a server of its own.
 type measurement struct {
 	workload
-	store  *store
-	peer   peer
-	addr   string
-	server []int // its processes
+	store *store
+	peer  peer
+	addr  string
 }
 
 // run starts the processes, moves the arena's stage on, and joins the results. File becomes the arena.
@@ -154,20 +151,21 @@ func (m *measurement) run(file string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	m.read() // opens the connection that asks: a crowded server might not let it in
+	name := "bench/shared/" + m.name // what the last workload has left in its queue does not delay this one
+	m.read()                         // opens the connection that asks: a crowded server might not let it in
 	release := func() error { return nil }
 	if m.kind == wait {
 		holder, err := m.peer.open(ctx, m.addr)
 		if err != nil {
 			return result{}, err
 		}
-		h, err := holder(ctx, sharedName)
+		h, err := holder(ctx, name)
 		if err != nil {
 			return result{}, err
 		}
 		release = h.release
 	}
-	answers := startProcesses(ctx, task{Store: m.store.name, Peer: m.peer.name, Addr: m.addr, Kind: m.kind, Workers: m.workers,
+	answers := startProcesses(ctx, task{Store: m.store.name, Peer: m.peer.name, Addr: m.addr, Kind: m.kind, Name: name, Workers: m.workers,
 		Clients: max(1, m.clients), Stay: m.stay, Arena: file}, m.processes)
 	r, err := result{}, errors.New("the clients were not open in time")
 	if within(openWithin, func() bool { return int(a.ready.Load()) == m.processes || len(answers) > 0 }) && len(answers) == 0 {
@@ -194,7 +192,7 @@ func (m *measurement) run(file string) (result, error) {
 	if len(whole.Holds) == 0 && m.kind != keep {
 		whole.Starved = m.workers * m.processes
 	}
-	whole.PerSecond, whole.PerChange, whole.ServerCPU = r.PerSecond, r.PerChange, r.ServerCPU
+	whole.PerSecond, whole.PerChange = r.PerSecond, r.PerChange
 	whole.Commands, whole.Calls, whole.Drain = r.Commands, r.Calls, r.Drain
 	whole.Overlaps = a.overlaps.Load()
 	return whole, err
@@ -259,14 +257,13 @@ func (m *measurement) rate() (result, error) {
 // reading is what the server has done at an instant.
 type reading struct {
 	served
-	at    time.Time
-	ticks int64
+	at time.Time
 }
 
 func (m *measurement) read() (reading, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	r := reading{at: time.Now(), ticks: ticksOf(m.server)}
+	r := reading{at: time.Now()}
 	if m.store.work == nil {
 		return r, nil
 	}
@@ -277,12 +274,10 @@ func (m *measurement) read() (reading, error) {
 	return r, err
 }
 
-// since returns what the server has done from one reading to the next, and the share of one core
-// that it has used.
+// since returns what the server has done from one reading to the next.
 func since(before, after reading) result {
 	seconds := after.at.Sub(before.at).Seconds()
-	return result{Commands: float64(after.commands-before.commands) / seconds, Calls: float64(after.scripts-before.scripts) / seconds,
-		ServerCPU: float64(after.ticks-before.ticks) / ticksPerSecond / seconds}
+	return result{Commands: float64(after.commands-before.commands) / seconds, Calls: float64(after.scripts-before.scripts) / seconds}
 }
 
 // answer is what one process has measured.

@@ -17,7 +17,7 @@ import (
 	_ "github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/sqllock/mysqlconn"
 	"github.com/holdfastlock/holdfast/sqllock/pgconn"
-	"github.com/holdfastlock/holdfast/sqllock/sqliteconn"
+	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"
 )
 
 var (
@@ -32,13 +32,8 @@ var (
 	}
 	mariaDBStore = mysqlStore("mariadb", "MariaDB", "information_schema")
 	mySQLStore   = mysqlStore("mysql", "MySQL", "performance_schema")
-	sqliteStore  = store{
-		name: "sqlite", title: "SQLite", floor: "upsert and update", url: sqliteURL,
-		peers: []peer{
-			{name: "upsert and update", can: pairs, open: rowsOf(sqliteRows)},
-		},
-	}
-	filesStore = store{
+	sqliteStore  = store{name: "sqlite", title: "SQLite", url: func(file string) string { return "sqlite://" + file }}
+	filesStore   = store{
 		name: "files", title: "files", url: func(dir string) string { return "file://" + dir },
 		peers: []peer{{name: "flock", can: all &^ keep, open: openFlock}},
 	}
@@ -59,8 +54,7 @@ func mysqlStore(name, title, counts string) store {
 func postgresURL(addr string) string {
 	return "postgres://postgres@" + addr + "/postgres?sslmode=disable"
 }
-func mysqlURL(addr string) string  { return "mysql://root@" + addr + "/test" }
-func sqliteURL(file string) string { return "sqlite://" + file }
+func mysqlURL(addr string) string { return "mysql://root@" + addr + "/test" }
 
 type poolOf func(*url.URL) (*sql.DB, string, error)
 
@@ -119,14 +113,6 @@ var (
 			" WHERE name = ? AND expires <= SYSDATE(6)",
 		release: "UPDATE raw SET owner = '', expires = '1970-01-02' WHERE name = ? AND owner = ? AND token = ?",
 	}
-	sqliteRows = rowWords{
-		url: sqliteURL, pool: sqliteconn.OpenPool, returning: true,
-		create: "CREATE TABLE IF NOT EXISTS raw (name TEXT PRIMARY KEY, owner TEXT, token INTEGER, expires REAL) WITHOUT ROWID",
-		take: `INSERT INTO raw AS r VALUES (?, ?, 1, julianday('now') + 30.0 / 86400)
- ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = r.token + 1, expires = julianday('now') + 30.0 / 86400
- WHERE r.expires <= julianday('now') RETURNING token`,
-		release: "UPDATE raw SET owner = '', expires = 0 WHERE name = ? AND owner = ? AND token = ?",
-	}
 )
 
 // rowsOf opens such a lock, the floor: nobody waits for it. Processes that start at the same time may make
@@ -144,21 +130,13 @@ func rowsOf(w rowWords) func(context.Context, string) (locker, error) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		return func(ctx context.Context, name string) (hold, error) {
-			for known := w.insert == ""; ; known = true {
-				token, err := w.takeRow(ctx, db, name)
-				switch {
-				case err == nil:
-					return hold{release: func() error { return w.freeRow(db, name, token) }}, nil
-				case busy(err):
-					time.Sleep(time.Millisecond)
-				case known || !errors.Is(err, sql.ErrNoRows):
-					return hold{}, err
-				default:
-					if _, err := db.ExecContext(ctx, w.insert, name); err != nil {
-						return hold{}, err
-					}
+			token, err := w.takeRow(ctx, db, name)
+			if errors.Is(err, sql.ErrNoRows) && w.insert != "" {
+				if _, err = db.ExecContext(ctx, w.insert, name); err == nil {
+					token, err = w.takeRow(ctx, db, name)
 				}
 			}
+			return hold{release: func() error { _, err := db.Exec(w.release, name, owner, token); return err }}, err
 		}, err
 	}
 }
@@ -175,22 +153,6 @@ func (w rowWords) takeRow(ctx context.Context, db *sql.DB, name string) (token i
 		return 0, errors.Join(err, sql.ErrNoRows)
 	}
 	return done.LastInsertId()
-}
-
-func (w rowWords) freeRow(db *sql.DB, name string, token int64) error {
-	for {
-		_, err := db.Exec(w.release, name, owner, token)
-		if !busy(err) {
-			return err
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// busy reports whether SQLite has another writer.
-func busy(err error) bool {
-	var said interface{ Code() int }
-	return errors.As(err, &said) && said.Code()&0xff == 5
 }
 
 func openAdvisory(_ context.Context, addr string) (locker, error) {

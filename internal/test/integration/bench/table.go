@@ -25,7 +25,6 @@ var (
 	stuck     = column{"stuck", func(r result) float64 { return float64(r.Stuck) }, whole}
 	failures  = column{"failures", func(r result) float64 { return float64(r.Failures) }, whole}
 	perChange = column{"commands each", func(r result) float64 { return r.PerChange }, whole}
-	serverCPU = column{"server CPU", func(r result) float64 { return 100 * r.ServerCPU }, percent}
 
 	pairColumns = []column{
 		{"pairs/s", perSecond, whole}, {"p50", func(r result) float64 { return float64(r.P50) }, span}, {"p99", p99, span},
@@ -34,10 +33,10 @@ var (
 	}
 	hotColumns   = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck, others}
 	crowdColumns = []column{changes, {"wait p99", p99, span}, {"p99 ÷ fair share", overFairShare, known}, fairness, starved,
-		perChange, serverCPU, failures, stuck, others}
+		perChange, failures, stuck, others}
 	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck, others}
 	waitColumns    = []column{{"drain", func(r result) float64 { return float64(r.Drain) }, span}, starved,
-		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, serverCPU, failures, stuck, others}
+		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, failures, stuck, others}
 	keepColumns = []column{{"bytes/hold", func(r result) float64 { return r.Bytes }, whole}, {"commands/s", func(r result) float64 { return r.Commands }, whole},
 		{"script calls/s", func(r result) float64 { return r.Calls }, whole}, {"lost", func(r result) float64 { return float64(r.Lost) }, whole}, failures, others}
 )

@@ -16,7 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the client of PostgreSQL
 	_ "modernc.org/sqlite"             // the client of SQLite
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/optimistic"
 	"github.com/holdfastlock/holdfast/txlock"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func TestMain(m *testing.M) {
@@ -36,6 +36,12 @@ func TestRedisPage(t *testing.T) {
 	}
 	newRunner(t, "redis-cli ", "redis-cli -h "+host+" -p "+port+" ", "redis.example.org:6379", server.Addr).page(pageOf("redis"))
 	exercise(t, "redis://app:secret@"+server.Addr)
+}
+
+// TestValkey does all that locks can do on Valkey 9.
+func TestValkey(t *testing.T) {
+	t.Parallel()
+	exercise(t, "redis://"+testserver.StartRedis(t, testserver.RedisOptions{Valkey: true}).Addr)
 }
 
 // TestManagedRedis does all that locks can do on servers without the commands that the documentation of a service

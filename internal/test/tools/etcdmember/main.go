@@ -4,7 +4,7 @@
 // It prints "etcdmember serves" when it does. A line "jump 1h" on its standard input sets
 // its wall clock forward by an hour and not the clock that cannot be set; it
 // answers "wall clock" and what that shows in nanoseconds since 1970. For that
-// internal/testserver builds it for the soak with a package time of its own.
+// internal/test/testserver builds it for the soak with a package time of its own.
 package main
 
 import (

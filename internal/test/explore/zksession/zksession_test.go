@@ -1,0 +1,62 @@
+package zksession_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/test/explore/planted"
+)
+
+// maxStates is more than any world has.
+const maxStates = 4_000_000
+
+// TestWorlds explores the code as it is.
+func TestWorlds(t *testing.T) {
+	planted.Worlds(t, func(each func(string, func(*testing.T))) {
+		for name, s := range right() {
+			each(name, func(t *testing.T) { s.model().Holds(t, maxStates) })
+		}
+		for name, b := range wrong() {
+			each(name, func(t *testing.T) { b.model().Breaks(t, maxStates, b.promise) })
+		}
+		for name, g := range goals() {
+			each(name, func(t *testing.T) {
+				m := g.model()
+				m.Check = func(w *world) error {
+					if g.reached(w) {
+						return errReached
+					}
+					return nil
+				}
+				m.Breaks(t, maxStates, errReached.Error())
+			})
+		}
+	})
+}
+
+var errReached = errors.New("reached")
+
+// mistakes are planted in the code, and each must be found in a world.
+var mistakes = []planted.Mistake{
+	{Name: "trust counts from pings", World: "pings", Edits: [][3]string{{
+		"zksession.go", "k == Write && atLeader {", "(k == Write || PLANTED) && atLeader {",
+	}}},
+	{Name: "a renewal by way of a follower counts", World: "by way of a follower", Edits: [][3]string{{
+		"zksession.go", "&& atLeader {", "&& (atLeader || PLANTED) {",
+	}}},
+	{Name: "a withdrawal is done when a new connection finds nothing", World: "withdrawal by reading", Edits: [][3]string{{
+		"zksession.go", "case !a.Written || !a.Read:", "case !a.Written && !PLANTED || !a.Read:",
+	}}},
+	{Name: "nothing is left of a session that a server says is over", World: "withdrawal", Edits: [][3]string{{
+		"zksession.go", "\t\treturn Elsewhere", "\t\tif PLANTED {\n\t\t\treturn Done\n\t\t}\n\t\treturn Elsewhere",
+	}}},
+	{Name: "an attempt that has taken effect is left", World: "withdrawal", Edits: [][3]string{{
+		"zksession.go", "\t\treturn Delete", "\t\tif PLANTED {\n\t\t\treturn Done\n\t\t}\n\t\treturn Delete",
+	}}},
+}
+
+// TestMistakes: each mistake is found, and nothing where none is made.
+func TestMistakes(t *testing.T) {
+	planted.Found(t, filepath.Join("..", "..", "..", "zksession"), "TestWorlds", mistakes)
+}

@@ -1,0 +1,141 @@
+// Package testserver is for this repository's tests: it finds the programs that they need, and
+// starts private instances of stores.
+//
+// No other package may skip a test, so that HOLDFAST_REQUIRE can turn every skip into a failure.
+package testserver
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// packages is the table that scripts/install-servers installs from.
+//
+//go:embed packages.txt
+var packages string
+
+// beside lists patterns of directories that are searched after PATH: an ordinary user's PATH
+// often lacks those of servers.
+var beside = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
+
+// Need returns the path of a program, or of any file that is named by its whole path. If it is
+// missing, Need skips the test and says what to install. It fails the test instead if HOLDFAST_REQUIRE is "all", or a list separated
+// by commas that has the store to which the Debian package belongs. It also fails the test if
+// packages.txt lacks the package, because then nothing would install it, or lacks a store that
+// HOLDFAST_REQUIRE names. Call it on the test's own goroutine.
+func Need(t testing.TB, program, debianPackage string) string {
+	t.Helper()
+	return need(t, beside, program, debianPackage)
+}
+
+func need(t testing.TB, beside []string, program, debianPackage string) string {
+	t.Helper()
+	stores := parsePackages(packages)
+	store, ok := stores[debianPackage]
+	if !ok {
+		t.Fatalf("no package %s in internal/test/testserver/packages.txt: add a line for it", debianPackage)
+	}
+	required, err := requires(os.Getenv("HOLDFAST_REQUIRE"), store, stores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path := find(program, beside); path != "" {
+		return path
+	}
+	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
+	switch debianPackage {
+	case mysqlPackage, valkeyPackage, zooKeeperPackage, peersPackage:
+		hint = program + " is not installed: run scripts/install-servers"
+	}
+	if required {
+		t.Fatalf("%s (required by HOLDFAST_REQUIRE)", hint)
+	}
+	t.Skip(hint)
+	return ""
+}
+
+// NeedRoot ends the test unless it runs as root: skipped, or failed if
+// HOLDFAST_REQUIRE names the core. It is for tests that need processes of several
+// users, or namespaces of their own.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	required, err := requires(os.Getenv("HOLDFAST_REQUIRE"), "core", parsePackages(packages))
+	if err != nil || required {
+		t.Fatalf("this test must run as root (%v)", err)
+	}
+	t.Skip("this test must run as root")
+}
+
+// peersPackage is the name in packages.txt of what scripts/install-peers installs.
+const peersPackage = "peers-8"
+
+// peersDir is where scripts/install-peers puts it.
+const peersDir = "/usr/local/lib/holdfast-" + peersPackage
+
+// NeedPeers returns the directory with the libraries of other languages: an environment of Python in
+// python, modules of Node.js in node/node_modules, and archives of Java in java. If it is missing,
+// NeedPeers ends the test as [Need] does.
+func NeedPeers(t testing.TB) string {
+	t.Helper()
+	Need(t, filepath.Join(peersDir, "python", "bin", "python3"), peersPackage)
+	return peersDir
+}
+
+// find looks for a file by its whole path, or for a program on PATH and then beside it, in the last
+// directory of each pattern first: the newest of several versions. It returns "" if there is none.
+func find(program string, beside []string) string {
+	if filepath.IsAbs(program) {
+		if _, err := os.Stat(program); err != nil {
+			return ""
+		}
+		return program
+	}
+	if path, err := exec.LookPath(program); err == nil {
+		return path
+	}
+	for _, pattern := range beside {
+		dirs, _ := filepath.Glob(pattern) // fails for a malformed pattern only
+		slices.Reverse(dirs)
+		for _, dir := range dirs {
+			if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// requires reports whether the value of HOLDFAST_REQUIRE names the store.
+func requires(value, store string, stores map[string]string) (bool, error) {
+	required := false
+	for name := range strings.SplitSeq(value, ",") {
+		switch {
+		case name == "all" || name == store:
+			required = true
+		case name != "" && !slices.Contains(slices.Collect(maps.Values(stores)), name):
+			return false, fmt.Errorf("HOLDFAST_REQUIRE=%s: no store %q in internal/test/testserver/packages.txt", value, name)
+		}
+	}
+	return required, nil
+}
+
+// parsePackages returns the store of each package of the table.
+func parsePackages(table string) map[string]string {
+	stores := map[string]string{}
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) == 4 && !strings.HasPrefix(fields[0], "#") {
+			stores[fields[2]] = fields[1]
+		}
+	}
+	return stores
+}

@@ -1,0 +1,471 @@
+package testserver
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/chaos"
+)
+
+// ZooKeeperOptions configure a ZooKeeper ensemble. The zero value is one server of the newest version,
+// which serves anyone in plain text and answers all commands of four letters.
+type ZooKeeperOptions struct {
+	Old     bool // 3.8.0, Debian's, instead of 3.9.5; the gate has no other
+	Members int  // 0: one, standalone
+
+	TickTime               time.Duration // 0: the server's default, 2 s
+	MinSession, MaxSession time.Duration // bounds of a session's timeout; 0: 2 and 20 ticks
+	SyncLimit              time.Duration // how long a member may be silent before others give it up; 0: 5 ticks, at least 2 s
+	NoLeaderClients        bool          // leaderServes=no: the leader of an ensemble takes no clients
+	Containers             time.Duration // between two searches for empty containers; 0: the server's default, 60 s
+	FourLetters            string        // the commands of four letters that are answered; "": all; "none": none
+	Admin                  bool          // the admin server answers too: see ZooKeeperMember.Admin
+	// Sync says that a transaction is forced to the disk before it is answered, as a server does by
+	// default. Without it tests are quicker; what a killed process has written is there anyhow.
+	Sync bool
+
+	Cert, Key string // PEM files, for clients that come by TLS: see ZooKeeperMember.TLSAddr
+	ClientCA  string // a PEM file, if those clients need a certificate that is signed by it
+
+	// Between says that members reach each other, and clients reach members, through proxies only:
+	// see ZooKeeper.Cut and ZooKeeperMember.Clients. It needs gcc too.
+	Between bool
+	Clock   bool     // each member has a wall clock of its own; needs gcc too
+	JVM     []string // more arguments of the Java machine
+}
+
+// ZooKeeper is a private ensemble of one test, with directories of its own. Its methods end the test on
+// failure; call them on the test's own goroutine.
+type ZooKeeper struct {
+	Members []*ZooKeeperMember
+	t       testing.TB
+	mute    bool                      // the leader takes no clients, and no commands either
+	links   map[[2]int][]*chaos.Proxy // by the members' indices, from and to; with Between only
+}
+
+// ZooKeeperMember is one server, a process. Start waits until it serves, for which a majority must be
+// there; Begin does not. Its methods end the test on failure; call them on the test's own goroutine, one
+// at a time.
+type ZooKeeperMember struct {
+	*process
+	Addr    string       // for clients, on the loopback interface, host:port; the same after Start
+	TLSAddr string       // the same by TLS; "" without ZooKeeperOptions.Cert
+	Admin   string       // the address of its admin server, by HTTP; "" without ZooKeeperOptions.Admin
+	Clients *chaos.Proxy // before Addr; nil without ZooKeeperOptions.Between
+	Dir     string       // with its data, as its log of transactions
+	Clock   *Clock       // its wall clock, if it has one of its own
+
+	ensemble         *ZooKeeper
+	direct           string // for clients, without a proxy
+	quorum, election string // ports for the other members
+}
+
+// zooKeeperPackage is the name in packages.txt of the newest server; Debian's package is of an older one.
+// scripts/install-zookeeper puts it into a directory of its own.
+const (
+	zooKeeperPackage = "zookeeper-3.9.5"
+	zooKeeperDir     = "/usr/local/lib/holdfast-" + zooKeeperPackage
+)
+
+// oldZooKeeper lists the archives of Debian's server and what it needs, in /usr/share/java.
+const oldZooKeeper = "zookeeper zookeeper-jute slf4j-api slf4j-simple netty-buffer netty-codec netty-common netty-handler " +
+	"netty-resolver netty-transport netty-transport-native-unix-common netty-transport-native-epoll jackson-annotations " +
+	"jackson-core jackson-databind commons-cli commons-io jetty9-server jetty9-servlet jetty9-http jetty9-io " +
+	"jetty9-security jetty9-util jetty9-util-ajax servlet-api snappy-java metrics-core"
+
+// routesSource is a small library that a member loads before its C library. Proxies in the configuration
+// would not do: a member that another one calls for an election calls back at the address that the other
+// one tells of itself, past every proxy.
+//
+//go:embed preload/routes.c
+var routesSource []byte
+
+// StartZooKeeper starts an ensemble, which ends with the test, and waits until all members serve. It
+// takes less than a second for one member, and two for three. It needs the package libzookeeper-java, or
+// what scripts/install-zookeeper installs: see [Need].
+func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeper {
+	t.Helper()
+	o.Old = o.Old || !Soak
+	java := o.java(t)
+	dir := shortDir(t, "")
+	var err error
+	for i := range attempts {
+		z := o.ensemble(t, java, filepath.Join(dir, strconv.Itoa(i)))
+		if err = z.start(); err == nil {
+			return z
+		}
+		for _, m := range z.Members {
+			m.Kill()
+		}
+	}
+	t.Fatalf("zookeeper did not start: %v", err)
+	return nil
+}
+
+// java returns the program and its arguments up to the configuration file.
+func (o *ZooKeeperOptions) java(t testing.TB) []string {
+	t.Helper()
+	var archives []string
+	if o.Old {
+		for name := range strings.FieldsSeq(oldZooKeeper) {
+			archives = append(archives, Need(t, "/usr/share/java/"+name+".jar", "libzookeeper-java"))
+		}
+	} else {
+		archives = []string{Need(t, filepath.Join(zooKeeperDir, zooKeeperPackage+".jar"), zooKeeperPackage), zooKeeperDir + "/*"}
+	}
+	// Small and quick to start. Members bind to addresses of IPv4, which routes.c knows.
+	args := []string{
+		Need(t, "java", "default-jre-headless"), "-cp", strings.Join(archives, ":"), "-Xmx256m", "-XX:TieredStopAtLevel=1",
+		"-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Dzookeeper.jmx.log4j.disable=true",
+		"-Dzookeeper.electionPortBindRetry=30", // a connection of another program may have the port for a moment
+		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd_HH:mm:ss.SSS",
+	}
+	if o.Containers > 0 {
+		args = append(args, "-Dznode.container.checkIntervalMs="+millis(o.Containers))
+	}
+	return append(append(args, o.JVM...), "org.apache.zookeeper.server.quorum.QuorumPeerMain")
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// ensemble writes the configurations and starts the proxies.
+func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *ZooKeeper {
+	t.Helper()
+	n := max(1, o.Members)
+	const each = 5
+	addrs := freeAddrs(t, n*each)
+	z := &ZooKeeper{t: t, mute: o.NoLeaderClients && n > 1, links: map[[2]int][]*chaos.Proxy{}}
+	var servers []string
+	for i := range n {
+		own := addrs[each*i:]
+		m := &ZooKeeperMember{
+			process:  &process{t: t, ready: "binding to port"},
+			ensemble: z, Addr: own[0], direct: own[0], quorum: portOf(own[1]), election: portOf(own[2]),
+			Dir: filepath.Join(dir, strconv.Itoa(i+1)),
+		}
+		t.Cleanup(func() {
+			m.Kill()
+			if t.Failed() {
+				t.Logf("server %d wrote at last:\n%s", i+1, m.logTail())
+			}
+		})
+		if o.Between {
+			m.Clients = chaos.StartProxy(t, m.direct)
+			m.Addr = m.Clients.Addr
+		}
+		if o.Cert != "" {
+			m.TLSAddr = own[3]
+		}
+		if o.Admin {
+			m.Admin = own[4]
+		}
+		servers = append(servers, fmt.Sprintf("server.%d=127.0.0.1:%s:%s", i+1, m.quorum, m.election))
+		z.Members = append(z.Members, m)
+	}
+	if n == 1 {
+		servers = nil
+	}
+	for i, m := range z.Members {
+		config := filepath.Join(m.Dir, "zoo.cfg")
+		for _, err := range []error{
+			os.MkdirAll(m.Dir, 0o755),
+			os.WriteFile(config, []byte(strings.Join(append(o.config(t, m), servers...), "\n")+"\n"), 0o600),
+			os.WriteFile(filepath.Join(m.Dir, "myid"), []byte(strconv.Itoa(i+1)+"\n"), 0o644),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.args = append(slices.Clone(java), config)
+		m.env = os.Environ()
+		var libraries []string
+		if o.Clock {
+			m.Clock = newClock(t, m.Dir)
+			m.env = append(m.env, "HOLDFAST_TEST_CLOCK="+m.Clock.file)
+			libraries = append(libraries, m.Clock.library)
+		}
+		if o.Between {
+			m.env = append(m.env, "HOLDFAST_TEST_ROUTES="+z.route(i))
+			libraries = append(libraries, preloadable(t, m.Dir, "routes", routesSource))
+		}
+		if libraries != nil {
+			m.env = append(m.env, "LD_PRELOAD="+strings.Join(libraries, " "))
+		}
+	}
+	return z
+}
+
+// config returns the lines of a member's zoo.cfg but for those that name the members.
+func (o *ZooKeeperOptions) config(t testing.TB, m *ZooKeeperMember) []string {
+	t.Helper()
+	tick := cmp.Or(o.TickTime, 2*time.Second)
+	silence := cmp.Or(o.SyncLimit, max(5*tick, 2*time.Second))
+	ticks := func(d time.Duration) string { return strconv.FormatInt(int64(max(1, d/tick)), 10) }
+	lines := []string{
+		"dataDir=" + m.Dir, "clientPort=" + portOf(m.direct), "clientPortAddress=127.0.0.1",
+		"tickTime=" + millis(tick), "initLimit=" + ticks(20*time.Second), "syncLimit=" + ticks(silence),
+		"maxClientCnxns=0", "forceSync=" + yesNo(o.Sync), "leaderServes=" + yesNo(!o.NoLeaderClients),
+		"admin.enableServer=" + strconv.FormatBool(o.Admin), "4lw.commands.whitelist=" + cmp.Or(o.FourLetters, "*"),
+	}
+	if o.MinSession > 0 {
+		lines = append(lines, "minSessionTimeout="+millis(o.MinSession))
+	}
+	if o.MaxSession > 0 {
+		lines = append(lines, "maxSessionTimeout="+millis(o.MaxSession))
+	}
+	if o.Admin {
+		lines = append(lines, "admin.serverAddress=127.0.0.1", "admin.serverPort="+portOf(m.Admin))
+	}
+	if o.Cert != "" {
+		lines = append(lines, "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+			"secureClientPort="+portOf(m.TLSAddr), "secureClientPortAddress=127.0.0.1",
+			"ssl.keyStore.type=PEM", "ssl.keyStore.location="+joined(t, m.Dir+"-key.pem", o.Cert, o.Key),
+			"ssl.hostnameVerification=false") // of clients' certificates
+		if o.ClientCA == "" {
+			lines = append(lines, "ssl.clientAuth=none")
+		} else {
+			lines = append(lines, "ssl.clientAuth=need", "ssl.trustStore.type=PEM", "ssl.trustStore.location="+o.ClientCA)
+		}
+	}
+	return lines
+}
+
+// joined writes the content of files into one, whose directory it makes, and returns its path.
+func joined(t testing.TB, path string, files ...string) string {
+	t.Helper()
+	var all []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(append(all, text...), '\n')
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, all, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// route starts the proxies that lead from a member to the others, and returns what routes.c reads.
+func (z *ZooKeeper) route(from int) string {
+	var routes strings.Builder
+	for to, m := range z.Members {
+		if to == from {
+			continue
+		}
+		for _, port := range []string{m.quorum, m.election} {
+			p := chaos.StartProxy(z.t, "127.0.0.1:"+port)
+			z.links[[2]int{from, to}] = append(z.links[[2]int{from, to}], p)
+			fmt.Fprintf(&routes, "%s:%s ", port, portOf(p.Addr))
+		}
+	}
+	return routes.String()
+}
+
+// start starts all members and waits until they serve.
+func (z *ZooKeeper) start() error {
+	errs := together(z.Members, func(m *ZooKeeperMember) error { return m.process.start() })
+	for _, m := range z.Members {
+		if errs == nil {
+			errs = m.awaitServing()
+		}
+	}
+	return errs
+}
+
+func (m *ZooKeeperMember) awaitServing() error {
+	for end := time.Now().Add(60 * time.Second); !m.serves() || !m.listens(); time.Sleep(5 * time.Millisecond) {
+		if !m.Running() || time.Now().After(end) {
+			return fmt.Errorf("the server ended, or did not serve within 60 s:\n%s", m.logTail())
+		}
+	}
+	return nil
+}
+
+// serves reports whether the member serves, or must be the leader that takes no clients.
+func (m *ZooKeeperMember) serves() bool { return m.Mode() != "" || m.ensemble.muteLeader() == m }
+
+// muteLeader returns the member that must be the leader that takes no clients: all others serve, and they
+// only do if there is a leader. It returns nil if there is none.
+func (z *ZooKeeper) muteLeader() *ZooKeeperMember {
+	var mute, serving []*ZooKeeperMember
+	for _, m := range z.Members {
+		if !z.mute || !m.Running() || m.paused {
+			continue
+		}
+		if m.Mode() == "" {
+			mute = append(mute, m)
+		} else {
+			serving = append(serving, m)
+		}
+	}
+	if len(mute) != 1 || len(serving) == 0 {
+		return nil
+	}
+	return mute[0]
+}
+
+// listens reports whether the member's other ports are open: a single server that answers at one of them
+// may still be about to open another.
+func (m *ZooKeeperMember) listens() bool {
+	for _, addr := range []string{m.TLSAddr, m.Admin} {
+		if addr == "" {
+			continue
+		}
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return false
+		}
+		conn.Close()
+	}
+	return true
+}
+
+// logTail returns the end of the member's log.
+func (m *ZooKeeperMember) logTail() string {
+	log := m.Log()
+	return log[max(0, len(log)-8000):]
+}
+
+// Start starts the member again after Kill, at the same addresses, with the data that is on its disk, and
+// waits until it serves, for which a majority must be there.
+func (m *ZooKeeperMember) Start() {
+	m.t.Helper()
+	m.Begin()
+	if err := m.awaitServing(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// Begin is Start, but does not wait until the member serves.
+func (m *ZooKeeperMember) Begin() {
+	m.t.Helper()
+	m.process.Start()
+}
+
+// Mode returns what the member says that it is: "leader", "follower" or "standalone", or "" if it does
+// not serve.
+func (m *ZooKeeperMember) Mode() string {
+	text, _ := m.ask("srvr") // it may have ended
+	_, mode, _ := strings.Cut(text, "\nMode: ")
+	mode, _, _ = strings.Cut(mode, "\n")
+	return mode
+}
+
+// Ask returns the member's answer to a command of four letters, past every proxy.
+func (m *ZooKeeperMember) Ask(command string) string {
+	m.t.Helper()
+	text, err := m.ask(command)
+	if err != nil {
+		m.t.Fatalf("zookeeper, %s: %v", command, err)
+	}
+	return text
+}
+
+func (m *ZooKeeperMember) ask(command string) (string, error) {
+	conn, err := net.DialTimeout("tcp", m.direct, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := io.WriteString(conn, command); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
+}
+
+// Addrs returns the addresses of all members, separated by commas, as a store URL has them.
+func (z *ZooKeeper) Addrs() string {
+	return addrs(z.Members, func(m *ZooKeeperMember) string { return m.Addr })
+}
+
+// TLSAddrs is Addrs for clients that come by TLS.
+func (z *ZooKeeper) TLSAddrs() string {
+	return addrs(z.Members, func(m *ZooKeeperMember) string { return m.TLSAddr })
+}
+
+// Shell returns ZooKeeper's own client, which is zkCli.sh elsewhere, connected to the first member: a
+// program and its arguments. Commands are more arguments, or its input.
+func (z *ZooKeeper) Shell() []string {
+	m := z.Members[0]
+	return []string{m.args[0], m.args[1], m.args[2], "org.apache.zookeeper.ZooKeeperMain", "-server", m.direct}
+}
+
+// Leader waits until a member that runs and is not paused says that it leads, or is alone, and returns
+// it. A leader that has just been cut off says so too, until it notices. A leader that takes no clients
+// says nothing: it is the one that does not serve while all others do.
+func (z *ZooKeeper) Leader() *ZooKeeperMember { return z.NewLeader(nil) }
+
+// NewLeader is Leader, but does not take the old one for it.
+func (z *ZooKeeper) NewLeader(old *ZooKeeperMember) (leader *ZooKeeperMember) {
+	z.t.Helper()
+	await(z.t, "a member leads", func() bool {
+		if leader = z.muteLeader(); leader != nil && leader != old {
+			return true
+		}
+		for _, leader = range z.Members {
+			if leader != old && leader.Running() && !leader.paused {
+				if mode := leader.Mode(); mode == "leader" || mode == "standalone" {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// Followers returns the members but the leader.
+func (z *ZooKeeper) Followers() []*ZooKeeperMember {
+	z.t.Helper()
+	leader := z.Leader()
+	return slices.DeleteFunc(slices.Clone(z.Members), func(m *ZooKeeperMember) bool { return m == leader })
+}
+
+// Cut cuts a member off from the others, though not from clients, until Heal: what is on its way is lost,
+// and no connection can be made. The ensemble must have been started with Between.
+func (z *ZooKeeper) Cut(m *ZooKeeperMember) {
+	for _, link := range z.linksOf(m) {
+		link.Cut()
+	}
+}
+
+// Silence is Cut, but no connection breaks: what is on its way arrives after Heal. The member and the others
+// learn nothing until they have waited for each other for ZooKeeperOptions.SyncLimit.
+func (z *ZooKeeper) Silence(m *ZooKeeperMember) {
+	for _, link := range z.linksOf(m) {
+		link.Hold(chaos.ToServer, "")
+		link.Hold(chaos.ToClient, "")
+	}
+}
+
+// Heal ends what Cut and Silence do.
+func (z *ZooKeeper) Heal(m *ZooKeeperMember) {
+	for _, link := range z.linksOf(m) {
+		link.Heal()
+	}
+}
+
+func (z *ZooKeeper) linksOf(m *ZooKeeperMember) (links []*chaos.Proxy) {
+	at := slices.Index(z.Members, m)
+	for ends, proxies := range z.links {
+		if ends[0] == at || ends[1] == at {
+			links = append(links, proxies...)
+		}
+	}
+	return links
+}
