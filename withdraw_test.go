@@ -60,6 +60,33 @@ func TestUncertainAcquiresAreBounded(t *testing.T) {
 	})
 }
 
+// P6: a grant that came too late goes back with its token and the driver's handle, by which a store finds it.
+func TestUndoneGrantIsReleasedAsItWas(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		back := make(chan driver.Grant, 9)
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				g, err := d.Try(ctx, r)
+				g.Handle = "lease-17"
+				time.Sleep(25 * time.Second)
+				return g, err
+			}
+			f.renew = failRenewals
+			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+				for _, x := range g {
+					back <- x
+				}
+				return d.Release(ctx, g)
+			}
+		})
+		_, err := c.Mutex("x", nil).TryAcquire(w.ctx)
+		if g := <-back; g.Handle != "lease-17" || g.Token == 0 {
+			t.Errorf("%v: Release is given token %d, handle %v", err, g.Token, g.Handle)
+		}
+	})
+}
+
 // If a driver panics in Release, the caller sees the panic, and others see an uncertain release.
 func TestPanicInRelease(t *testing.T) {
 	inWorld(t, func(w *world) {

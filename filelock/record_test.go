@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
@@ -215,6 +216,22 @@ func TestCutShort(t *testing.T) {
 			reads(part, old, fmt.Sprintf("round %d, cut short after %d bytes", round, n))
 		}
 		reads(after, st, fmt.Sprintf("round %d, complete", round))
+	}
+}
+
+// TestOnePage: a record that fits into a page is written from one page of memory.
+func TestOnePage(t *testing.T) {
+	c := attachTest(t, t.TempDir())
+	f, m := &file{fd: -1}, newMemory(c.store)
+	for notes := range 200 {
+		st := &state{name: "x"}
+		for range notes {
+			st.Queue = append(st.Queue, record.Place{Request: request("x")})
+		}
+		f.store(st, m) // which fails, as there is no file
+		if at := uintptr(unsafe.Pointer(&m.out[0])); at%pageSize != 0 {
+			t.Fatalf("the memory of %d bytes to write from is at %#x", cap(m.out), at)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -77,4 +78,30 @@ func TestRequestsOfAHandOver(t *testing.T) {
 			c.Close()
 		}
 	}
+}
+
+// TestOwnersAreForgotten: a client keeps nothing of the holds that it has released.
+func TestOwnersAreForgotten(t *testing.T) {
+	x := fixture{start(t)}
+	c := x.open(t)
+	var takers sync.WaitGroup
+	for i := range 64 {
+		takers.Go(func() {
+			for n := i; n < 2000; n += 64 {
+				g, err := c.Try(t.Context(), request(fmt.Sprint("many/", n)))
+				if err == nil {
+					err = c.Release(t.Context(), []driver.Grant{g})[0]
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	takers.Wait()
+	c.locked(func() {
+		if len(c.owners) != 0 || len(c.keepers) > 1 || c.mostOwners > 1000 {
+			t.Errorf("P9: %d owners and %d sessions are left, of %d", len(c.owners), len(c.keepers), c.mostOwners)
+		}
+	})
 }
