@@ -139,6 +139,11 @@ func TestZooKeeper(t *testing.T) {
 	two := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{MinSession: 40e9, MaxSession: 50e9})
 	// open examines a store that opens. The driver gives that five seconds, which a busy server may not keep.
 	open := func(url string) (found map[string]Finding) {
+		defer func() {
+			if found["sessions"].Check == "" {
+				t.Logf("%s: %+v", url, found)
+			}
+		}()
 		await(t, "the store to open", func() bool {
 			found = examine(t, url)
 			return found["sessions"].Check != ""
