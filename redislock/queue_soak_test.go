@@ -5,6 +5,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -154,5 +155,39 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 				t.Errorf("P7: a waiter without news of its grant asked and got %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestNothingIsKept: clients keep nothing of holds that they have released, of waiters that were served, nor of
+// those that gave up.
+func TestNothingIsKept(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	a, b := open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil)
+	release := func(c *client, g driver.Grant) { testserver.Must(t, c.Release(t.Context(), []driver.Grant{g})...) }
+	for i := range 2000 {
+		r := driver.Request{Name: fmt.Sprint("many/", i), Owner: fmt.Sprint("a", i), TTL: time.Minute}
+		held, err := a.Try(t.Context(), r)
+		testserver.Must(t, err)
+		r.Owner = fmt.Sprint("b", i)
+		if _, err := b.Enqueue(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Enqueue behind a holder: %v", err)
+		}
+		next := driver.Grant{Request: r}
+		if i%2 == 0 { // the waiter gives up
+			release(b, next)
+		}
+		release(a, held)
+		if i%2 == 1 {
+			next, err = b.Wait(t.Context(), r)
+			testserver.Must(t, err)
+			release(b, next)
+		}
+	}
+	for _, c := range []*client{a, b} {
+		c.mu.Lock()
+		if len(c.waiters) != 0 || len(c.losses) != 0 {
+			t.Errorf("P9: %d waiters and %d losses are left", len(c.waiters), len(c.losses))
+		}
+		c.mu.Unlock()
 	}
 }

@@ -17,8 +17,12 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-func TestConformance(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
+func TestConformance(t *testing.T) { conforms(t, testserver.RedisOptions{AOF: true}) }
+
+// conforms runs the suite against one server.
+func conforms(t *testing.T, o testserver.RedisOptions) {
+	t.Helper()
+	server := testserver.StartRedis(t, o)
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return dial(t, fromURL(t, server.Addr)) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
@@ -62,7 +66,13 @@ func dialBy(t testing.TB, raw string, ways proxies) redislock.Conn {
 // quickly.
 func dial(t testing.TB, c redislock.Conn) driver.Driver {
 	t.Helper()
-	d, err := redislock.New(t.Context(), c, &redislock.Options{Poll: 400 * time.Millisecond})
+	return dialWith(t, c, 0)
+}
+
+// dialWith is dial with replicas that must acknowledge.
+func dialWith(t testing.TB, c redislock.Conn, replicas int) driver.Driver {
+	t.Helper()
+	d, err := redislock.New(t.Context(), c, &redislock.Options{Poll: 400 * time.Millisecond, Replicas: replicas})
 	if err != nil {
 		t.Fatalf("redislock.New: %v", err)
 	}
