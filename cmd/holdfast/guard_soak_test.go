@@ -289,6 +289,15 @@ func TestLossInContainer(t *testing.T) {
 	}
 }
 
+// TestWithoutProc: where /proc is missing, as in a bare chroot, run finds its own program for the guard by PATH.
+func TestWithoutProc(t *testing.T) {
+	w := newContainerWorld(t)
+	w.env = append(w.env, "HOLDFAST_STORE=sqlite://"+filepath.Join(w.path("data"), "locks.db")) // file:// needs /proc
+	p := w.container("umount -l /proc", "holdfast", "run", "x", "--", "sh", "-c", "echo ran; exit 7").start()
+	p.ends(7)
+	p.expectOut("ran")
+}
+
 // stampsStop expects that no process of a tree writes any more. One that is alive writes each half a millisecond.
 func stampsStop(t *testing.T, file string) {
 	t.Helper()
