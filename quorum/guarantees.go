@@ -28,7 +28,7 @@ var guarantees = driver.Guarantees{
 		driver.Partition:     keeps("a client that reaches a majority goes on; another stops trusting before the nodes let the next one in"),
 		driver.LateReplies:   keeps("leases count from before the first request was sent"),
 		driver.StorePause:    keeps("a node that stands still delays nobody. If more than half do, nothing is granted, and holders that could not renew have lost"),
-		driver.StoreRestart:  keeps("a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on by the votes of the others. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost"),
+		driver.StoreRestart:  keeps("a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on while the other votes are a majority. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost"),
 		driver.StoreWiped:    keeps("as after a restart. A memory snapshot of a virtual machine that is put back is no restart: the votes since are forgotten, nobody notices, and two may have the lock. Restart the server before clients reach it. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes"),
 		driver.Failover:      breaks("a replica that takes over may not know the node's votes: use nodes without replicas"),
 		driver.ClockForward:  breaks("votes of a node whose clock is set forward end early. A hold by a bare majority is open to a second holder then; one with the votes of all nodes is not"),

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
