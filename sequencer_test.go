@@ -66,8 +66,11 @@ func slowRenewals(latency time.Duration) func(context.Context, driver.Driver, []
 func TestSequencerUnknownToTheStore(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		f.set(func() { f.renew = slowRenewals(time.Hour) })
 		q, first := w.contend(c, 2, nil)
+		if err := first.Renew(w.ctx); err != nil { // else the hold is a claim, and ends within two polls
+			t.Fatal(err)
+		}
+		f.set(func() { f.renew = slowRenewals(time.Hour) })
 		w.release(first)
 		lease := q.next("it was handed over")
 		other, _ := w.client(nil)
