@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/otelhold"
 	"go.opentelemetry.io/otel/attribute"
 )
@@ -36,7 +37,9 @@ func TestSources(t *testing.T) {
 		}
 		synctest.Wait()
 		r.expect(map[string]int64{active + exclusive: 2})
-		time.Sleep(2 * time.Second) // until the place is confirmed: then the head asks for a token for the other, too
+		// The head confirms its place within a poll, and asks for a token for the other too. Much later its claim would be
+		// so short that it is renewed at once.
+		time.Sleep(driver.DefaultPoll + 50*time.Millisecond)
 		r.release(theirs)
 		<-done
 		<-done
