@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"crypto/rand"
 	"net/url"
 	"strings"
 	"testing"
@@ -19,13 +20,14 @@ func TestOpenNamesThePackage(t *testing.T) {
 
 // TestOpenNoAnswer: a store that does not answer in time is named, with the time.
 func TestOpenNoAnswer(t *testing.T) {
-	Register("silent", func(ctx context.Context, _ *url.URL) (Driver, error) {
+	scheme := strings.ToLower("silent-" + rand.Text()) // a scheme stays registered, and tests are repeated
+	Register(scheme, func(ctx context.Context, _ *url.URL) (Driver, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err := Open(ctx, &url.URL{Scheme: "silent", User: url.UserPassword("u", "s3cr3t"), Host: "h:1234"})
+	_, err := Open(ctx, &url.URL{Scheme: scheme, User: url.UserPassword("u", "s3cr3t"), Host: "h:1234"})
 	if err == nil || !strings.HasPrefix(err.Error(), "no answer from h:1234 within ") || !strings.HasSuffix(err.Error(), "s: "+context.DeadlineExceeded.Error()) {
 		t.Errorf("the error is %v", err)
 	}
