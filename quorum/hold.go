@@ -33,10 +33,11 @@ type hold struct {
 // ballot is the vote of one node.
 type ballot struct {
 	vote.Ballot
-	token  driver.Token // what the node gave
-	handle any          // the node's own
-	owed   bool         // the node is being told of the withdrawal
-	said   error        // what the node said when it was told last
+	token  driver.Token  // what the node gave
+	handle any           // the node's own
+	owed   bool          // the node is being told of the withdrawal
+	told   chan struct{} // closed when the node has answered the first withdrawal, or that has failed; nil: not over
+	said   error         // what the node said when it was told last
 }
 
 // holdOf returns the hold of a grant. One that comes from another client may have a vote at each node; of such a
@@ -82,6 +83,9 @@ func (h *hold) answered(n *node, g driver.Grant, answer vote.Answer) {
 	b.token, b.handle = g.Token, g.Handle
 	if h.over {
 		h.owe(n)
+		if b.Free() {
+			n.left(h.grant.Name, b.told)
+		}
 		h.settle()
 	}
 }
@@ -92,6 +96,11 @@ func (h *hold) withdraw(g driver.Grant) {
 	if h.grant = g; !h.over {
 		h.over = true
 		h.freed, h.free = context.WithCancel(context.Background())
+		for _, n := range h.q.nodes {
+			if b := &h.ballots[n.index]; !b.Free() {
+				b.told = n.leaves(g.Name)
+			}
+		}
 	}
 	for _, n := range h.q.nodes {
 		h.owe(n)
@@ -103,7 +112,11 @@ func (h *hold) withdraw(g driver.Grant) {
 // at the same time, the vote ends with its TTL.
 func (h *hold) owe(n *node) {
 	b := &h.ballots[n.index]
-	if !b.Owed() || b.owed || n.owed.Load() >= 4096 {
+	if !b.Owed() || b.owed {
+		return
+	}
+	if n.owed.Load() >= 4096 {
+		n.left(h.grant.Name, b.told)
 		return
 	}
 	b.owed = true
@@ -132,6 +145,7 @@ func (h *hold) leave(n *node, end driver.Instant) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := &h.ballots[n.index]
+	n.left(h.grant.Name, b.told)
 	if b.said = n.says(err); err == nil || driver.Gone(err) {
 		b.Withdrawn()
 	} else if h.q.closing.Err() == nil && h.q.clock.Now() < end {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +26,38 @@ type node struct {
 	voter  vote.Voter  // the driver, if the node may forget; else nil
 	raiser vote.Raiser // the driver, if it has tokens that can be raised; else nil
 
-	memory vote.Memory
-	owed   atomic.Int32 // votes that are being withdrawn
+	memory  vote.Memory
+	owed    atomic.Int32               // votes that are being withdrawn
+	leaving map[string][]chan struct{} // by name: this client's withdrawals that the node is being told of
+}
+
+// leaves notes that a vote for the name is about to be withdrawn, until left is called.
+func (n *node) leaves(name string) chan struct{} {
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
+	told := make(chan struct{})
+	n.leaving[name] = append(n.leaving[name], told)
+	return told
+}
+
+// left notes that the node was told of a withdrawal, or could not be. Only the first call counts.
+func (n *node) left(name string, told chan struct{}) {
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
+	if i := slices.Index(n.leaving[name], told); i >= 0 {
+		close(told)
+		if n.leaving[name] = slices.Delete(n.leaving[name], i, i+1); len(n.leaving[name]) == 0 {
+			delete(n.leaving, name)
+		}
+	}
+}
+
+// earlier returns this client's withdrawals of votes for the name that the node is being told of. A vote that is
+// asked for before the node was told is refused because of them, and a free name would seem to be held.
+func (n *node) earlier(name string) []chan struct{} {
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
+	return slices.Clone(n.leaving[name])
 }
 
 // says returns an error, or nil, that names the node.

@@ -230,7 +230,8 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 	q.closing, q.close = context.WithCancel(context.Background())
 	q.life, q.end = context.WithCancel(context.Background())
 	for i, n := range nodes {
-		q.nodes[i] = &node{q: q, index: i, name: n.Name, tried: make(chan struct{}), failed: errors.New("not open yet")}
+		q.nodes[i] = &node{q: q, index: i, name: n.Name, tried: make(chan struct{}), failed: errors.New("not open yet"),
+			leaving: make(map[string][]chan struct{})}
 	}
 	return q, nil
 }

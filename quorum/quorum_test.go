@@ -198,6 +198,40 @@ func TestNoVoteLeft(t *testing.T) {
 	w.votes("b", 0)
 }
 
+// TestOwnVoteInTheWay: an attempt is not refused because of a vote that the same client is about to withdraw.
+func TestOwnVoteInTheWay(t *testing.T) {
+	w := newWorld(t, 3, patient)
+	a := w.take(w.other, request("a"))
+	w.votes("a", 3)
+	for i, owner := range []string{"a", "a", "c"} { // node 0 and, later, node 1 are free; node 2 stays with C
+		d := w.stores[i].Client()
+		defer d.Close()
+		if i != 1 {
+			d.Release(t.Context(), []driver.Grant{{Request: request("a")}})
+		}
+		if owner == "c" {
+			w.take(d, request("c"))
+		}
+	}
+	w.wires[0].HoldReplies()
+	if _, err := w.driver.Try(t.Context(), request("b")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Try of a held name: %v, want ErrHeld", err)
+	}
+	w.votes("b", 1)
+	w.release(w.other, a)
+	w.votes("a", 0)
+	next := make(chan error, 1)
+	go func() {
+		_, err := w.driver.Try(t.Context(), request("d"))
+		next <- err
+	}()
+	w.votes("d", 1)
+	w.wires[0].ReleaseReplies()
+	if err := <-next; err != nil {
+		t.Errorf("Try of a name that a majority has free: %v", err)
+	}
+}
+
 // TestGivenUp: P6: a caller that gives up gets ErrUncertain, and what it asked for is withdrawn, also where it
 // arrives after that.
 func TestGivenUp(t *testing.T) {

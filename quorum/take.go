@@ -16,8 +16,9 @@ type attempt struct {
 	*hold
 	request driver.Request
 	vote    vote.Attempt
-	errs    []error       // by node
-	decided chan struct{} // closed when the vote is won or over
+	earlier [][]chan struct{} // by node: this client's withdrawals that come first
+	errs    []error           // by node
+	decided chan struct{}     // closed when the vote is won or over
 }
 
 // Try implements driver.Driver. It returns as soon as a majority has given or refused its votes; what is
@@ -36,8 +37,9 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 		request: r, vote: q.rules.Begin(r.TTL, now), errs: make([]error, len(q.nodes)), decided: make(chan struct{}),
 	}
 	a.request.Tokens = 1
-	for i := range a.ballots {
+	for i, n := range q.nodes {
 		a.ballots[i].Ask()
+		a.earlier = append(a.earlier, n.earlier(r.Name))
 	}
 	patience := q.patience(r.TTL)
 	q.each(q.rules.All(), patience, a.ask)
@@ -63,6 +65,12 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 
 // ask asks one node for its vote, and takes in the answer.
 func (a *attempt) ask(ctx context.Context, n *node) {
+	for _, told := range a.earlier[n.index] {
+		select {
+		case <-told:
+		case <-ctx.Done():
+		}
+	}
 	g, reply, err := n.vote(ctx, a.request)
 	now := a.q.clock.Now()
 	a.mu.Lock()
