@@ -11,42 +11,37 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// flaky is a driver that fails or loses its answer at times.
-type flaky struct{ wrap.Forward }
-
-func (m flaky) flake(do func() error) error {
-	switch rand.IntN(20) {
-	case 0:
-		return errStore
-	case 1:
-		_ = do()
-		return driver.Uncertain(errStore)
+// flaky lets a driver fail, or lose its answer, at times.
+func (f *faulty) flaky() {
+	flake := func(do func() error) error {
+		switch rand.IntN(20) {
+		case 0:
+			return errStore
+		case 1:
+			_ = do()
+			return driver.Uncertain(errStore)
+		}
+		return do()
 	}
-	return do()
-}
-
-func (m flaky) Try(ctx context.Context, r driver.Request) (g driver.Grant, err error) {
-	err = m.flake(func() (err error) { g, err = m.Driver.Try(ctx, r); return err })
-	return g, err
-}
-
-func (m flaky) Enqueue(ctx context.Context, r driver.Request) (g driver.Grant, err error) {
-	err = m.flake(func() (err error) { g, err = m.Forward.Enqueue(ctx, r); return err })
-	return g, err
-}
-
-func (m flaky) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	out := m.Driver.Renew(ctx, grants)
-	for i := range out {
-		if err := m.flake(func() error { return out[i].Err }); err != nil {
-			out[i] = driver.Renewal{Err: err}
+	flaking := func(ask asks) asks {
+		return func(ctx context.Context, r driver.Request) (g driver.Grant, err error) {
+			err = flake(func() (err error) { g, err = ask(ctx, r); return err })
+			return g, err
 		}
 	}
-	return out
+	f.try, f.enqueue = flaking(f.Driver.Try), flaking(f.Forward.Enqueue)
+	f.renew = func(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+		out := f.Driver.Renew(ctx, grants)
+		for i := range out {
+			if err := flake(func() error { return out[i].Err }); err != nil {
+				out[i] = driver.Renewal{Err: err}
+			}
+		}
+		return out
+	}
 }
 
 // TestHistory: goroutines of three clients do everything at once, before a store that fails at times
@@ -74,13 +69,13 @@ func TestHistory(t *testing.T) {
 				var people sync.WaitGroup
 				var clients []*holdfast.Client
 				for i := range 3 {
-					var d driver.Driver = wrap.Forward{Driver: w.store.Client()}
-					if fails {
-						d = flaky{wrap.Forward{Driver: d}}
-					}
-					clients = append(clients, w.clientOf(d, &holdfast.ClientOptions{Events: holdfast.Events{
+					c, f := w.client(&holdfast.ClientOptions{Events: holdfast.Events{
 						Acquired: tells(i, "", "acquired"), Lost: tells(i, "acquired", "over"), Released: tells(i, "acquired", "over"),
-					}}))
+					}})
+					if fails {
+						f.flaky()
+					}
+					clients = append(clients, c)
 				}
 				for i := range 24 {
 					people.Go(func() {
