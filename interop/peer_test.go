@@ -61,13 +61,10 @@ func redisPy(t *testing.T) library {
 	}}
 }
 
-// inJava runs a program of java, which scripts/install-peers has compiled.
-func inJava(dir string, args ...string) *exec.Cmd { return inJavaWith(dir, "java", args...) }
-
 // tieredC1 makes the virtual machine compile quickly, and less well.
 const tieredC1 = "-XX:TieredStopAtLevel=1"
 
-// inJavaWith is inJava with the archives of a directory.
+// inJavaWith runs a program of java, which scripts/install-peers has compiled, with the archives of a directory.
 func inJavaWith(dir, archives string, args ...string) *exec.Cmd {
 	classPath := filepath.Join(dir, "java", "classes") + ":" + filepath.Join(dir, archives, "*")
 	return exec.Command("java", append([]string{tieredC1, "-cp", classPath}, args...)...)

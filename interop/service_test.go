@@ -33,7 +33,7 @@ type program struct {
 func startCurator(t testing.TB) *program {
 	t.Helper()
 	dir := testserver.NeedPeers(t)
-	return startProgram(t, library{name: "Curator", command: func(string) *exec.Cmd { return inJava(dir, "CuratorPeer") }})
+	return startProgram(t, library{name: "Curator", command: func(string) *exec.Cmd { return inJavaWith(dir, "java", "CuratorPeer") }})
 }
 
 // startHoldfast starts a program in Go.
