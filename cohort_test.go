@@ -40,7 +40,11 @@ func (w *world) contend(
 	}
 	time.Sleep(2 * driver.DefaultPoll) // the head confirms its place, and asks for a block of tokens
 	w.release(held)
-	return q, further, q.next("it has its place in the queue")
+	first = q.next("it has its place in the queue")
+	if err := first.Renew(w.ctx); err != nil { // the end of a claim depends on when the head last asked the store
+		w.Fatal(err)
+	}
+	return q, further, first
 }
 
 // holder returns what the store knows of the name's one holder.
@@ -297,9 +301,6 @@ func TestSequencerUnknownToTheStore(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
 		q, _, first := w.contend(c, 2, nil, nil)
-		if err := first.Renew(w.ctx); err != nil { // else the hold is a claim, and ends within two polls
-			t.Fatal(err)
-		}
 		f.set(func() { f.renew = f.slowRenewals(time.Hour) })
 		w.release(first)
 		lease := q.next("it was handed over")
