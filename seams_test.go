@@ -89,10 +89,11 @@ type scene struct {
 	cancel       context.CancelFunc
 
 	people  int
-	present map[string]bool // those who have not ended
-	lease   *holdfast.Lease // the subject's
-	closed  atomic.Bool     // Close has begun
-	quiet   bool            // Close has returned nil
+	present map[string]bool           // those who have not ended
+	told    map[holdfast.Token]string // what the client's hooks have been told of each hold
+	lease   *holdfast.Lease           // the subject's
+	closed  atomic.Bool               // Close has begun
+	quiet   bool                      // Close has returned nil
 }
 
 func (s *scene) String() string {
@@ -107,10 +108,12 @@ func play(t *testing.T, s *scene) {
 	inWorld(t, func(w *world) {
 		s.world = w
 		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block})
-		s.present = map[string]bool{}
+		s.present, s.told = map[string]bool{}, map[holdfast.Token]string{}
 		v := variants[s.variant]
 		s.trap = newTrap(w.store.Client(), v.polled, s.when, s.meanwhile)
-		s.c = w.clientOf(s.trap, &holdfast.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
+		s.c = w.clientOf(s.trap, &holdfast.ClientOptions{Logger: slog.New(slog.DiscardHandler), Events: holdfast.Events{
+			Acquired: s.tells("", "held"), Lost: s.tells("held", "over"), Released: s.tells("held", "over"),
+		}})
 		s.other, _ = w.client(nil)
 		s.lock, s.theirs = s.c.Mutex("x", &v.options), s.other.Mutex("x", nil)
 		s.ctx, s.cancel = context.WithCancel(w.ctx)
@@ -120,10 +123,27 @@ func play(t *testing.T, s *scene) {
 		if err := s.c.Close(); err == nil && !s.closed.Load() && !s.c.Idle() {
 			s.problem("P9: the engine has not forgotten everything")
 		}
+		for token, state := range s.told {
+			if state != "over" {
+				s.problem("the end of the hold with token %d was not told", token)
+			}
+		}
 		for _, text := range s.problems {
 			t.Errorf("%v: %s", s, text)
 		}
 	})
+}
+
+// tells returns a hook: each hold's beginning is told before its end, once.
+func (s *scene) tells(from, to string) func(holdfast.Event) {
+	return func(e holdfast.Event) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if was := s.told[e.Token]; was != from {
+			s.problems = append(s.problems, fmt.Sprintf("the hold with token %d was %q when it was told to be %q", e.Token, was, to))
+		}
+		s.told[e.Token] = to
+	}
 }
 
 // meanwhile is called in the seam.
