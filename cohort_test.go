@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -22,17 +23,9 @@ func withBlocks(t *testing.T, test func(*world)) {
 	})
 }
 
-// contend has n goroutines of one client wait behind another client's hold, and returns them when
-// the first of them has the name.
-func (w *world) contend(c *holdfast.Client, n int, options *holdfast.Options) (*waiters, *holdfast.Lease) {
-	w.Helper()
-	q, _, first := w.contendAround(c, n, options, nil)
-	return q, first
-}
-
-// contendAround is contend with one that waits for a further lock behind the first of them, unless that
-// lock is nil.
-func (w *world) contendAround(
+// contend has n goroutines of one client wait behind another client's hold, and one that waits for a further lock
+// behind the first of them, unless that lock is nil. It returns them when the first has the name.
+func (w *world) contend(
 	c *holdfast.Client, n int, options *holdfast.Options, between *holdfast.Lock,
 ) (q, further *waiters, first *holdfast.Lease) {
 	w.Helper()
@@ -47,7 +40,11 @@ func (w *world) contendAround(
 	}
 	time.Sleep(2 * driver.DefaultPoll) // the head confirms its place, and asks for a block of tokens
 	w.release(held)
-	return q, further, q.next("it has its place in the queue")
+	first = q.next("it has its place in the queue")
+	if err := first.Renew(w.ctx); err != nil { // the end of a claim depends on when the head last asked the store
+		w.Fatal(err)
+	}
+	return q, further, first
 }
 
 // holder returns what the store knows of the name's one holder.
@@ -68,7 +65,7 @@ func (w *world) holder() driver.Holder {
 func TestCohortHandsOver(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, lease := w.contend(c, 2*block, nil)
+		q, _, lease := w.contend(c, 2*block, nil, nil)
 		other, _ := w.client(nil)
 		theirs := w.waiters()
 		theirs.join(w.ctx, other.Mutex("n", nil))
@@ -109,7 +106,7 @@ func TestCohortHandsOver(t *testing.T) {
 func TestCohortEnds(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, first := w.contend(c, 3, nil)
+		q, _, first := w.contend(c, 3, nil, nil)
 		w.release(first)
 		lease := q.next("it was handed over")
 		if err := c.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
@@ -161,7 +158,7 @@ func TestCohortLasts(t *testing.T) {
 			if c.contended {
 				between = other.Mutex("n", nil)
 			}
-			q, theirs, first := w.contendAround(client, 2, nil, between)
+			q, theirs, first := w.contend(client, 2, nil, between)
 			time.Sleep(c.after)
 			releases := f.releases.Load()
 			w.release(first)
@@ -211,7 +208,7 @@ func TestCohortRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			withBlocks(t, func(w *world) {
 				client, f := w.client(nil)
-				q, lease := w.contend(client, 2, &c.options)
+				q, _, lease := w.contend(client, 2, &c.options, nil)
 				if c.do != nil {
 					c.do(w, client, f, lease)
 				}
@@ -232,7 +229,7 @@ func TestCohortRefusals(t *testing.T) {
 func TestCohortKeepsTheOrder(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, readers, lease := w.contendAround(c, 2, nil, c.RWMutex("n", nil).Read)
+		q, readers, lease := w.contend(c, 2, nil, c.RWMutex("n", nil).Read)
 		w.release(lease)
 		if f.releases.Load() != 1 {
 			t.Error("P8: the hold was handed over past a reader")
@@ -249,7 +246,7 @@ func TestCohortKeepsTheOrder(t *testing.T) {
 func TestCohortHandles(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
-		q, lease := w.contend(c, 3, nil)
+		q, _, lease := w.contend(c, 3, nil, nil)
 		again, err := lease.Reenter()
 		if err != nil {
 			t.Fatal(err)
@@ -269,5 +266,62 @@ func TestCohortHandles(t *testing.T) {
 		w.release(next)
 		w.release(q.next("the reader has released"))
 		w.free("n", "all are done")
+	})
+}
+
+// TestCheckSequencer: a sequencer is current until its hold has ended.
+func TestCheckSequencer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		lease := w.acquire(c.Mutex("x", nil))
+		seq := lease.Sequencer()
+		if err := c.CheckSequencer(w.ctx, seq); err != nil {
+			t.Error(err)
+		}
+		if err := c.CheckSequencer(w.ctx, seq+"x"); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("of another name, which nobody holds: %v", err)
+		}
+		_ = lease.Release()
+		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("after the release: %v", err)
+		}
+		w.acquire(c.Mutex("x", nil))
+		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("under the next holder: %v", err)
+		}
+		if err := c.CheckSequencer(w.ctx, "nonsense"); err == nil || errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("nonsense: %v", err)
+		}
+	})
+}
+
+// TestSequencerUnknownToTheStore: a hold was handed over, and the renewal that tells the store does not get
+// through. The store does not know the holder yet, and a guard must not say that the lock is lost.
+func TestSequencerUnknownToTheStore(t *testing.T) {
+	withBlocks(t, func(w *world) {
+		c, f := w.client(nil)
+		q, _, first := w.contend(c, 2, nil, nil)
+		f.set(func() { f.renew = f.slowRenewals(time.Hour) })
+		w.release(first)
+		lease := q.next("it was handed over")
+		other, _ := w.client(nil)
+		short, cancel := context.WithTimeout(w.ctx, 15*time.Millisecond)
+		defer cancel()
+		for _, ctx := range []context.Context{short, w.ctx} {
+			if err := other.CheckSequencer(ctx, lease.Sequencer()); errors.Is(err, holdfast.ErrNotHeld) ||
+				!errors.Is(err, holdfast.ErrUncertain) || lease.Err() != nil {
+				t.Errorf("P3: the live holder's sequencer: %v", err)
+			}
+		}
+		// CheckSequencer asks again until the store knows.
+		f.set(func() { f.renew = f.slowRenewals(100 * time.Millisecond) })
+		go lease.Renew(w.ctx)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
+			t.Errorf("once the store knows the holder: %v", err)
+		}
+		w.release(lease)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("after the release: %v", err)
+		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 func TestDo(t *testing.T) {
@@ -73,37 +74,32 @@ func TestLeaseOutlivesItsAcquireContext(t *testing.T) {
 	})
 }
 
+// TestWithContext: contexts of a lease end with it, for its reason, and each by itself without it.
 func TestWithContext(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
 		lease := w.acquire(c.Mutex("x", nil))
-		one, cancelOne := lease.WithContext(w.ctx)
-		two, cancelTwo := lease.WithContext(w.ctx)
-		three, cancelThree := lease.WithContext(w.ctx)
-		defer cancelThree()
-		cancelTwo()
-		cancelTwo()
-		if one.Err() != nil || two.Err() == nil || three.Err() != nil || lease.Err() != nil {
-			t.Errorf("after cancelling the second: %v, %v, %v, %v",
-				one.Err(), two.Err(), three.Err(), lease.Err())
-		}
 		parent, stop := context.WithCancel(w.ctx)
-		child, cancelChild := lease.WithContext(parent)
-		defer cancelChild()
+		var all [5]context.Context
+		var cancels [5]context.CancelFunc
+		for i, parent := range []context.Context{w.ctx, w.ctx, w.ctx, parent} {
+			all[i], cancels[i] = lease.WithContext(parent)
+		}
+		cancels[1]() // from the middle of the list, twice
+		cancels[1]()
 		stop()
-		if child.Err() == nil || lease.Err() != nil {
-			t.Errorf("after the parent's end: %v, %v", child.Err(), lease.Err())
+		if all[0].Err() != nil || all[1].Err() == nil || all[2].Err() != nil || all[3].Err() == nil || lease.Err() != nil {
+			t.Errorf("after cancelling the second and the parent of the last: %v; the lease: %v", all, lease.Err())
 		}
-		_ = lease.Release()
-		if !errors.Is(context.Cause(one), holdfast.ErrReleased) ||
-			!errors.Is(context.Cause(three), holdfast.ErrReleased) {
-			t.Errorf("causes %v and %v", context.Cause(one), context.Cause(three))
+		w.release(lease)
+		all[4], cancels[4] = lease.WithContext(w.ctx)
+		for _, i := range []int{0, 2, 4} {
+			if cause := context.Cause(all[i]); !errors.Is(cause, holdfast.ErrReleased) {
+				t.Errorf("the cause of context %d is %v", i, cause)
+			}
 		}
-		cancelOne()
-		late, cancelLate := lease.WithContext(w.ctx)
-		defer cancelLate()
-		if !errors.Is(context.Cause(late), holdfast.ErrReleased) {
-			t.Errorf("a context of a released lease: %v", context.Cause(late))
+		for _, cancel := range cancels {
+			cancel()
 		}
 	})
 }
@@ -205,4 +201,95 @@ func (p hookedContext) Done() <-chan struct{} { return p.done }
 
 func (p hookedContext) AfterFunc(func()) func() bool {
 	return func() bool { p.onCancel(); return true }
+}
+
+// TestDowngrade: a writer lets readers in and no writer, and does not while another lease counts on its being alone.
+func TestDowngrade(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		d, _ := w.client(nil)
+		rw := c.RWMutex("x", nil)
+		writer := w.acquire(rw.Write)
+		token := writer.Token()
+		again, _ := writer.Reenter()
+		if err := writer.Downgrade(w.ctx); err == nil {
+			t.Error("downgraded under another lease that relies on holding the name alone")
+		}
+		_ = again.Release()
+		if err := writer.Downgrade(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if writer.Mode() != holdfast.Shared || writer.Token() < token {
+			t.Errorf("P3: %v, token %d after %d", writer.Mode(), writer.Token(), token)
+		}
+		reader, err := d.RWMutex("x", nil).Read.TryAcquire(w.ctx)
+		if err != nil {
+			t.Errorf("a reader beside the downgraded writer: %v", err)
+		}
+		if _, err := d.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("P1: a writer beside it: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if writer.Err() != nil || reader.Err() != nil {
+			t.Errorf("after an hour: %v, %v", writer.Err(), reader.Err())
+		}
+		if err := errors.Join(reader.Release(), writer.Release()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// downer overrides Downgrade.
+type downer struct {
+	*faulty
+	down func(context.Context, driver.Grant) (driver.Grant, error)
+}
+
+func (d *downer) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	return d.down(ctx, g)
+}
+
+// TestUncertainDowngrade: the store has downgraded the hold, or not, and the answer is lost. From the sending on
+// no lease counts as exclusive (P1), and the sequencer of a lease that counts as shared is current. A second
+// Downgrade ends that. A store that cannot downgrade leaves the lease as it is.
+func TestUncertainDowngrade(t *testing.T) {
+	for _, done := range []bool{true, false} {
+		inWorld(t, func(w *world) {
+			_, f := w.client(nil)
+			d := &downer{faulty: f}
+			c := w.clientOf(d, nil)
+			d.down = func(context.Context, driver.Grant) (driver.Grant, error) {
+				return driver.Grant{}, driver.ErrUnsupported
+			}
+			lease := w.acquire(c.RWMutex("x", nil).Write)
+			if err := lease.Downgrade(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) || lease.Mode() != holdfast.Exclusive {
+				t.Errorf("Downgrade: %v, and the lease is %v", err, lease.Mode())
+			}
+			d.down = func(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+				if done {
+					_, _ = f.Forward.Downgrade(ctx, g)
+				}
+				return driver.Grant{}, driver.Uncertain(errStore)
+			}
+			before := lease.Sequencer()
+			if err := lease.Downgrade(w.ctx); !errors.Is(err, errStore) || lease.Mode() != holdfast.Shared {
+				t.Errorf("P1: %v, and the lease is %v", err, lease.Mode())
+			}
+			ctx, cancel := lease.WithContext(w.ctx)
+			defer cancel()
+			if _, err := c.Mutex("x", &holdfast.Options{Reentrant: true}).Acquire(ctx); !errors.Is(err, holdfast.ErrDeadlock) {
+				t.Errorf("P1: a mutex joins a hold that counts as shared: %v", err)
+			}
+			if err := c.CheckSequencer(w.ctx, lease.Sequencer()); err != nil || lease.Sequencer() == before {
+				t.Errorf("the sequencer of a lease that counts as shared: %v", err)
+			}
+			d.down = f.Forward.Downgrade
+			if err := lease.Downgrade(w.ctx); err != nil {
+				t.Error(err)
+			}
+			if err := c.CheckSequencer(w.ctx, before); !errors.Is(err, holdfast.ErrNotHeld) {
+				t.Errorf("the exclusive sequencer of a shared lease: %v", err)
+			}
+		})
+	}
 }

@@ -62,14 +62,6 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Reason }
 
-func newLostError(name string, t Token, reason error) error {
-	return &LostError{Name: name, Token: t, Reason: reason}
-}
-
-func newUncertainRelease(name string, err error) error {
-	return failed("release", name, ErrUncertain, err)
-}
-
 // opError says in which operation on which lock errs happened. The first of errs says most;
 // errors.Is and errors.As reach all of them.
 type opError struct {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 // handler is a log handler that calls a function with each record.
@@ -39,7 +40,7 @@ type records struct {
 }
 
 func (l *records) add(r slog.Record) {
-	line := r.Message
+	line := r.Level.String() + " " + r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		return true
@@ -55,38 +56,37 @@ func (l *records) String() string {
 	return strings.Join(l.lines, "\n")
 }
 
-// Events and log records report the same.
+// TestEventsAndLog: events and log records report the same.
 func TestEventsAndLog(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var events []string
 		add := func(kind string) func(holdfast.Event) {
 			return func(e holdfast.Event) { events = append(events, kind+" "+e.Name) }
 		}
-		var log strings.Builder
+		var log records
 		c, _ := w.client(&holdfast.ClientOptions{
 			Events: holdfast.Events{
-				Acquired: add("acquired"), Waiting: add("waiting"), Lost: add("lost"),
-				Released: add("released"),
+				Acquired: add("acquired"), Waiting: add("waiting"), Lost: add("lost"), Released: add("released"),
 			},
-			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			Logger: logTo(log.add),
 		})
-		other, _ := w.client(&holdfast.ClientOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		other, _ := w.client(nil)
 		lease := w.acquire(other.Mutex("x", nil))
-		time.AfterFunc(time.Second, func() { _ = lease.Release() })
-		mine := w.acquire(c.Mutex("x", nil))
-		_ = mine.Release()
-		mine = w.acquire(c.Mutex("y", nil))
+		time.AfterFunc(time.Second, func() { w.release(lease) })
+		w.release(w.acquire(c.Mutex("x", nil)))
+		mine := w.acquire(c.Mutex("y", nil))
 		if err := other.Break(w.ctx, "y", mine.Token()); err != nil {
 			t.Fatal(err)
 		}
 		<-mine.Done()
 		synctest.Wait()
-		want := []string{"waiting x", "acquired x", "released x", "acquired y", "lost y"}
-		if strings.Join(events, ", ") != strings.Join(want, ", ") {
-			t.Errorf("events %q, want %q", events, want)
+		want := "[waiting x acquired x released x acquired y lost y]"
+		if got := fmt.Sprint(events); got != want {
+			t.Errorf("events %v, want %v", got, want)
 		}
-		for _, part := range []string{"holdfast: waiting", "lock=x", "mode=exclusive", "token=",
-			"level=WARN msg=\"holdfast: lost\"", "broken by an operator"} {
+		for _, part := range []string{
+			"DEBUG holdfast: waiting lock=x mode=exclusive", " holdfast: acquired lock=x mode=exclusive token=", "WARN holdfast: lost lock=y", "broken by an operator",
+		} {
 			if !strings.Contains(log.String(), part) {
 				t.Errorf("the log does not say %q:\n%s", part, &log)
 			}
@@ -135,30 +135,39 @@ func TestBlockingHook(t *testing.T) {
 	}
 }
 
-// TestPanickingHook: a panic in a hook is logged. It affects neither the goroutine whose event it
-// was nor others.
-func TestPanickingHook(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var log records
-		panics := func(holdfast.Event) { panic("a bad hook") }
-		c, _ := w.client(&holdfast.ClientOptions{
-			Events: holdfast.Events{Waiting: panics, Acquired: panics},
-			Logger: logTo(log.add),
+// TestPanics: a panic in a hook, in Trace or in the function that Trace returns is logged, and affects neither the
+// goroutine whose event it was nor others. Trace may return nothing.
+func TestPanics(t *testing.T) {
+	type after = func(holdfast.Outcome)
+	panics := func(holdfast.Event) { panic("bad") }
+	for name, o := range map[string]holdfast.ClientOptions{
+		"a hook panicked event=acquired": {Events: holdfast.Events{Acquired: panics}},
+		"a hook panicked event=waiting":  {Events: holdfast.Events{Waiting: panics}},
+		"a trace panicked event=acquire": {Trace: func(context.Context, holdfast.Attempt) (context.Context, after) { panic("bad") }},
+		"a trace panicked event=acquire ": {Trace: func(context.Context, holdfast.Attempt) (context.Context, after) {
+			return nil, func(holdfast.Outcome) { panic("bad") }
+		}},
+		"": {Trace: func(context.Context, holdfast.Attempt) (context.Context, after) { return nil, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var log records
+				o.Logger = logTo(log.add)
+				c, _ := w.client(&o)
+				other, _ := w.client(nil)
+				l, q := w.acquire(other.Mutex("x", nil)), w.waiters()
+				q.join(w.ctx, c.Mutex("x", nil))
+				w.release(l)
+				w.release(q.next("it is free"))
+				w.free("x", "it is released")
+				synctest.Wait()
+				want := "holdfast: " + strings.TrimSpace(name) + " lock=x panic=bad stack="
+				if text := log.String(); strings.Contains(text, want) != (name != "") || !strings.Contains(text, "holdfast: released") {
+					t.Errorf("the log does not say %q:\n%s", want, text)
+				}
+			})
 		})
-		other, _ := w.client(nil)
-		l := w.acquire(other.Mutex("x", nil))
-		q := w.waiters()
-		q.join(w.ctx, c.Mutex("x", nil))
-		w.release(l)
-		w.release(q.next("it is free"))
-		w.free("x", "it is released")
-		synctest.Wait()
-		for _, part := range []string{"holdfast: a hook panicked event=waiting lock=x panic=a bad hook stack=", "event=acquired", "holdfast: released"} {
-			if !strings.Contains(log.String(), part) {
-				t.Errorf("the log does not say %q:\n%s", part, &log)
-			}
-		}
-	})
+	}
 }
 
 // TestDroppedEvents: a hook that is too slow misses events and learns how many. The queue does not
@@ -231,14 +240,133 @@ func TestReleasedHookCloses(t *testing.T) {
 		var c *holdfast.Client
 		closed := make(chan error)
 		c, _ = w.client(&holdfast.ClientOptions{Events: holdfast.Events{Released: func(holdfast.Event) { closed <- c.Close() }}})
-		lease := w.acquire(c.Mutex("x", nil))
-		if d := w.took(func() {
-			w.release(lease)
-			if err := <-closed; err != nil {
-				t.Errorf("close in a hook: %v", err)
-			}
-		}); d > time.Second {
-			t.Errorf("it took %v", d)
+		w.release(w.acquire(c.Mutex("x", nil)))
+		var err error
+		if d := w.took(func() { err = <-closed }); err != nil || d > time.Second {
+			t.Errorf("close in a hook: %v after %v", err, d)
 		}
+	})
+}
+
+// attemptKey is the key of an attempt's number in the context that a tracer returns.
+type attemptKey struct{}
+
+// tracer numbers the attempts of a client and notes what it is told, as lines.
+type tracer struct {
+	mu       sync.Mutex
+	attempts int
+	lines    []string
+}
+
+func (r *tracer) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+// begin returns the number of a new attempt.
+func (r *tracer) begin() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts++
+	return r.attempts
+}
+
+func (r *tracer) options() *holdfast.ClientOptions {
+	told := func(what string) func(holdfast.Event) {
+		return func(e holdfast.Event) {
+			r.note("%v heard: %s after %v, %v ago", e.Context.Value(attemptKey{}), what, e.After, time.Since(e.At))
+		}
+	}
+	return &holdfast.ClientOptions{
+		Trace: func(ctx context.Context, a holdfast.Attempt) (context.Context, func(holdfast.Outcome)) {
+			n := r.begin()
+			r.note("%d: %v %s, try %v", n, a.Mode, a.Name, a.Try)
+			return context.WithValue(ctx, attemptKey{}, n), func(o holdfast.Outcome) {
+				switch {
+				case (o.Lease == nil) == (o.Err == nil):
+					r.note("%d: lease %v and error %v", n, o.Lease, o.Err)
+				case errors.Is(o.Err, holdfast.ErrHeld):
+					r.note("%d: held", n)
+				case o.Err != nil:
+					r.note("%d: %v", n, o.Err)
+				default:
+					r.note("%d: got it, source %v", n, o.Source)
+				}
+			}
+		},
+		Events: holdfast.Events{
+			Acquired: told("acquired"), Waiting: told("waiting"), InDoubt: told("in doubt"),
+			Recovered: told("recovered"), Expiring: told("expiring"), Lost: told("lost"), Released: told("released"),
+		},
+	}
+}
+
+// expect fails the test unless these are the lines since the last call: of each attempt first those of
+// its own goroutine, then those of the hooks.
+func (r *tracer) expect(w *world, want ...string) {
+	w.Helper()
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bySource := func(a, b string) int {
+		return strings.Compare(strings.SplitN(a, ":", 2)[0], strings.SplitN(b, ":", 2)[0])
+	}
+	slices.SortStableFunc(r.lines, bySource)
+	if !slices.Equal(r.lines, want) {
+		w.Errorf("the tracer was told\n  %s\nwant\n  %s", strings.Join(r.lines, "\n  "), strings.Join(want, "\n  "))
+	}
+	r.lines = nil
+}
+
+// TestTraceOfAnAcquire: Trace is told of each acquire's end, and where the hold comes from.
+func TestTraceOfAnAcquire(t *testing.T) {
+	withBlocks(t, func(w *world) {
+		var r tracer
+		c, f := w.client(r.options())
+		other, _ := w.client(nil)
+		x, q := c.Mutex("x", nil), w.waiters()
+
+		theirs := w.acquire(other.Mutex("x", nil))
+		q.join(w.ctx, x)
+		q.join(w.ctx, x)
+		if _, err := x.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("a try: %v", err)
+		}
+		ctx, cancel := context.WithTimeoutCause(w.ctx, time.Millisecond, context.DeadlineExceeded)
+		defer cancel()
+		if _, err := x.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a short wait: %v", err)
+		}
+		time.Sleep(2 * time.Second) // the first asks for a block of tokens at its next poll
+		w.release(theirs)
+		w.release(q.next("it is released"))
+		w.release(q.next("it is handed over"))
+		r.expect(w,
+			"1: exclusive x, try false", "1: got it, source store", "1 heard: waiting after 0s, 0s ago",
+			"1 heard: acquired after 2.001s, 0s ago", "1 heard: released after 0s, 0s ago",
+			"2: exclusive x, try false", "2: got it, source local",
+			"2 heard: acquired after 2.001s, 0s ago", "2 heard: released after 0s, 0s ago",
+			"3: exclusive x, try true", "3: held", "4: exclusive x, try false", "4: held")
+
+		again := c.Mutex("x", &holdfast.Options{Reentrant: true})
+		if err := x.Do(w.ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+			return again.Do(ctx, func(context.Context, *holdfast.Lease) error { return nil })
+		}); err != nil {
+			t.Error(err)
+		}
+		r.expect(w, "5: exclusive x, try false", "5: got it, source free", "5 heard: acquired after 0s, 0s ago",
+			"5 heard: released after 0s, 0s ago",
+			"6: exclusive x, try false", "6: got it, source reentrant")
+
+		f.set(func() {
+			f.try = func(context.Context, driver.Request) (driver.Grant, error) { panic("a bad driver") }
+		})
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = c.Mutex("y", nil).Acquire(w.ctx)
+		}()
+		_, _ = c.Mutex("", nil).Acquire(w.ctx)
+		r.expect(w, "7: exclusive y, try false", "7: the driver panicked")
 	})
 }

@@ -97,54 +97,62 @@ func ExampleEvents() {
 	// released orders/42
 }
 
-// To wait for a lock beside other things, acquire it in a goroutine, and select what comes first.
-// If that is something else, end the wait, and release the lease that may have come meanwhile.
-func ExampleLock_Acquire_select() {
+// Break ends the hold that Inspect showed, by its token, and never a later one.
+func ExampleClient_Break() {
 	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, "mem://select")
+	locks, err := holdfast.Open(ctx, "mem://shop")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locks.Close()
-	other, err := locks.Mutex("orders/42", nil).Acquire(ctx) // somebody else has it
+	stuck, err := locks.Mutex("deploy", nil).Acquire(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer other.Release()
-	news := make(chan string, 1)
-	news <- "order 42 is cancelled"
 
-	type result struct {
-		lease *holdfast.Lease
-		err   error
+	info, err := locks.Inspect(ctx, "deploy")
+	if err != nil {
+		log.Fatal(err)
 	}
-	acquired := make(chan result, 1)
-	wait, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	go func() {
-		lease, err := locks.Mutex("orders/42", nil).Acquire(wait)
-		acquired <- result{lease, err}
-	}()
+	seen := info.Holders[0].Token
+	fmt.Println("break:", locks.Break(ctx, "deploy", seen))
+	<-stuck.Done()
+	fmt.Println("the holder is told:", errors.Is(stuck.Err(), holdfast.ErrBroken))
 
-	select {
-	case r := <-acquired:
-		if r.err != nil {
-			log.Fatal(r.err)
-		}
-		fmt.Println("charging order 42")
-		if err := r.lease.Release(); err != nil {
-			log.Fatal(err)
-		}
-	case text := <-news:
-		giveUp()
-		if r := <-acquired; r.err == nil { // both came at once
-			r.lease.Release()
-		} else {
-			fmt.Println("no longer waiting:", errors.Is(r.err, context.Canceled))
-		}
-		fmt.Println(text)
+	next, err := locks.Mutex("deploy", nil).TryAcquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer next.Release()
+	fmt.Println("again:", errors.Is(locks.Break(ctx, "deploy", seen), holdfast.ErrNotHeld))
+	fmt.Println("the next holder:", next.Err())
+	// Output:
+	// break: <nil>
+	// the holder is told: true
+	// again: true
+	// the next holder: <nil>
+}
+
+// A HeldError says who holds the lock.
+func ExampleHeldError() {
+	ctx := context.Background()
+	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	lease, err := locks.Mutex("deploy", &holdfast.Options{Note: "release 7, by Ada"}).Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release()
+
+	_, err = locks.Mutex("deploy", nil).TryAcquire(ctx)
+	fmt.Println(err)
+	if held, ok := errors.AsType[*holdfast.HeldError](err); ok {
+		fmt.Println(held.Name, held.Token, held.Note)
 	}
 	// Output:
-	// no longer waiting: true
-	// order 42 is cancelled
+	// holdfast: try "deploy": held by another ("release 7, by Ada", token 1)
+	// deploy 1 release 7, by Ada
 }

@@ -75,7 +75,8 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	config := core.Config{
 		Driver: d, Caps: c.caps, Clock: o.Clock, Prefix: o.Prefix, Tell: c.emit, Traced: o.Trace != nil,
-		LostError: newLostError, UncertainRelease: newUncertainRelease,
+		LostError:        func(name string, t Token, reason error) error { return &LostError{name, t, reason} },
+		UncertainRelease: func(name string, err error) error { return failed("release", name, ErrUncertain, err) },
 	}
 	if config.Clock == nil {
 		config.Clock = driver.HostClock

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -73,4 +74,38 @@ func TestAllocations(t *testing.T) {
 	if n > 8 {
 		t.Errorf("%v allocations for an uncontended acquire and release, at most 8 are right", n)
 	}
+}
+
+// BenchmarkUncontended measures an uncontended acquire and release, beside the same two calls of
+// the driver.
+func BenchmarkUncontended(b *testing.B) {
+	store := memlock.NewStore(nil)
+	ctx := context.Background()
+	b.Run("floor", func(b *testing.B) {
+		d := store.Client()
+		defer d.Close()
+		b.ReportAllocs()
+		for b.Loop() {
+			g, err := d.Try(ctx, driver.Request{Name: "x", Owner: "me", TTL: time.Second})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("lease", func(b *testing.B) {
+		l := realClient(b, store).Mutex("x", nil)
+		b.ReportAllocs()
+		for b.Loop() {
+			lease, err := l.Acquire(ctx)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := lease.Release(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

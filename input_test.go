@@ -3,51 +3,19 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// mute is a store without notes, in which a mutex is no write lock.
-type mute struct{ wrap.Forward }
-
-func (m mute) Caps() driver.Caps {
-	caps := m.Forward.Caps()
-	caps.NoNotes = true
-	return caps
-}
-
-func (mute) Downgrade(context.Context, driver.Grant) (driver.Grant, error) {
-	return driver.Grant{}, driver.ErrUnsupported
-}
-
-// TestStoreWithoutNotes: notes that the user gives are refused, and others are not. A lease that cannot
-// be downgraded stays as it is.
-func TestStoreWithoutNotes(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(mute{wrap.Forward{Driver: w.store.Client()}}, nil)
-		note := &holdfast.Options{Note: "a note"}
-		for _, l := range []*holdfast.Lock{c.Mutex("x", note), c.RWMutex("x", note).Read, c.Semaphore("x", 3, note)} {
-			if _, err := l.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "Note") {
-				t.Errorf("a lock with a note: %v", err)
-			}
-		}
-		w.free("x", "a lock with a note was refused")
-		lease := w.acquire(c.Mutex("x", nil))
-		if err := lease.Downgrade(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) || lease.Mode() != holdfast.Exclusive {
-			t.Errorf("Downgrade: %v, and the lease is %v", err, lease.Mode())
-		}
-		w.release(lease)
-	})
-}
-
-// P10: bad input is refused before any I/O, by an error that names the thing and its value and says
-// what is right.
+// TestBadInput: P10: bad input is refused before any I/O, by an error that names the thing and its value and says what
+// is right.
 func TestBadInput(t *testing.T) {
 	type lock = func(*holdfast.Client) *holdfast.Lock
 	named := func(name string) lock { return func(c *holdfast.Client) *holdfast.Lock { return c.Mutex(name, nil) } }
@@ -112,7 +80,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestNilContext(t *testing.T) {
+// TestContexts: P10: no context, no function, and a context that has ended are refused before any I/O.
+func TestContexts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
 		lease := w.acquire(c.Mutex("held", nil))
@@ -144,36 +113,47 @@ func TestNilContext(t *testing.T) {
 				t.Errorf("P10: Do of no function: %v", err)
 			}
 		}
+		ended, cancel := context.WithCancel(w.ctx)
+		cancel()
+		if _, err := c.Mutex("x", nil).Acquire(ended); !errors.Is(err, context.Canceled) || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("Acquire with a context that has ended: %v", err)
+		}
 		if f.tries.Load() != 1 {
 			t.Error("P10: the store was asked")
 		}
 	})
 }
 
-func TestDefaultTTLFitsTheStore(t *testing.T) {
-	for _, tc := range []struct{ min, max, want time.Duration }{
-		{0, 0, 30 * time.Second},
-		{time.Minute, 0, time.Minute},
-		{0, 10 * time.Second, 10 * time.Second},
+// TestTTL: the TTL is that of the lock, else that of the client, else the default, or the nearest that the store takes.
+// A large margin makes the default renewal earlier.
+func TestTTL(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct{ lock, client, margin, min, max, want time.Duration }{
+		{want: 30 * s},
+		{client: 7 * s, want: 7 * s},
+		{lock: 3 * s, client: 7 * s, want: 3 * s},
+		{lock: 6 * s, margin: 5 * s, want: 6 * s},
+		{min: 60 * s, want: 60 * s},
+		{max: 10 * s, want: 10 * s},
+		{lock: 11 * s, max: 10 * s},
 	} {
 		inWorld(t, func(w *world) {
 			_, f := w.client(nil)
-			f.caps = func(caps driver.Caps) driver.Caps { caps.MinTTL, caps.MaxTTL = tc.min, tc.max; return caps }
-			c := w.clientOf(f, nil)
-			var got time.Duration
-			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
-				got = r.TTL
-				return d.Try(ctx, r)
-			}
-			_ = w.acquire(c.Mutex("x", nil)).Release()
-			if got != tc.want {
-				t.Errorf("bounds %v to %v: the default TTL is %v, want %v", tc.min, tc.max, got, tc.want)
-			}
-			if tc.max > 0 {
-				_, err := c.Mutex("x", &holdfast.Options{TTL: tc.max + 1}).Acquire(w.ctx)
-				if err == nil || !strings.Contains(err.Error(), "longest") {
-					t.Errorf("P10: beyond the store's longest TTL: %v", err)
+			f.caps = func(caps driver.Caps) driver.Caps { caps.MinTTL, caps.MaxTTL = c.min, c.max; return caps }
+			client := w.clientOf(f, &holdfast.ClientOptions{TTL: c.client, Margin: c.margin})
+			lease, err := client.Mutex("x", &holdfast.Options{TTL: c.lock}).Acquire(w.ctx)
+			if err != nil {
+				if c.want != 0 || !strings.Contains(err.Error(), "longest") {
+					t.Errorf("P10: %+v: %v", c, err)
 				}
+				return
+			}
+			if got := lease.Grant().TTL; got != c.want {
+				t.Errorf("%+v: the TTL is %v", c, got)
+			}
+			time.Sleep(time.Hour)
+			if err := lease.Err(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -251,101 +231,59 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// The client's TTL is that of locks that have none of their own.
-func TestClientTTL(t *testing.T) {
-	ctx := t.Context()
-	c, err := holdfast.Open(ctx, "mem://client-ttl?hf.ttl=7s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	for want, o := range map[time.Duration]*holdfast.Options{7 * time.Second: nil, 3 * time.Second: {TTL: 3 * time.Second}} {
-		lease, err := c.Mutex(want.String(), o).TryAcquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer lease.Release()
-		info, err := c.Inspect(ctx, want.String())
-		if err != nil || len(info.Holders) != 1 {
-			t.Fatalf("%+v, %v", info, err)
-		}
-		if left := info.Holders[0].Expires; left > want || left < want-2*time.Second {
-			t.Errorf("it ends in %v, not in %v", left, want)
-		}
-	}
-}
-
-// A prefix keeps apart programs that share a store, and they do not see it.
+// TestPrefix: a prefix keeps apart programs that share a store, and they do not see it.
 func TestPrefix(t *testing.T) {
-	ctx := t.Context()
-	open := func(query string) *holdfast.Client {
-		c, err := holdfast.Open(ctx, "mem://prefix"+query)
-		if err != nil {
-			t.Fatal(err)
+	inWorld(t, func(w *world) {
+		a, _ := w.client(&holdfast.ClientOptions{Prefix: "a/"})
+		b, _ := w.client(&holdfast.ClientOptions{Prefix: "b/"})
+		plain, _ := w.client(nil)
+		one, two := w.acquire(a.Mutex("x", nil)), w.acquire(b.Mutex("x", nil))
+		if one.Name() != "x" {
+			t.Errorf("the lease is called %q", one.Name())
 		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	a, b, plain := open("?hf.prefix=a/"), open("?hf.prefix=b/"), open("")
-	one, err := a.Mutex("x", nil).TryAcquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	two, err := b.Mutex("x", nil).TryAcquire(ctx)
-	if err != nil {
-		t.Fatalf("the prefixes do not keep apart: %v", err)
-	}
-	if one.Name() != "x" {
-		t.Errorf("the lease is called %q", one.Name())
-	}
-	if _, err := plain.Mutex("a/x", nil).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("the store's name is not prefix and name: %v", err)
-	}
-	names := func(c *holdfast.Client, prefix string) (names []string) {
-		for info, err := range c.List(ctx, prefix) {
-			if err != nil {
-				t.Fatal(err)
+		if _, err := plain.Mutex("a/x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("the store's name is not prefix and name: %v", err)
+		}
+		for c, want := range map[*holdfast.Client]string{a: "[x]", plain: "[a/x b/x]"} {
+			var names []string
+			for info, err := range c.List(w.ctx, "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, info.Name)
 			}
-			names = append(names, info.Name)
+			if slices.Sort(names); fmt.Sprint(names) != want {
+				t.Errorf("listed are %v, want %v", names, want)
+			}
 		}
-		return names
-	}
-	if got := names(a, ""); len(got) != 1 || got[0] != "x" {
-		t.Errorf("a lists %q", got)
-	}
-	if got := names(plain, ""); len(got) != 2 {
-		t.Errorf("the store lists %q", got)
-	}
-	if info, err := a.Inspect(ctx, "x"); err != nil || info.Name != "x" || len(info.Holders) != 1 {
-		t.Errorf("a inspects %+v, %v", info, err)
-	}
-	if err := plain.CheckSequencer(ctx, one.Sequencer()); err != nil {
-		t.Errorf("the sequencer does not name the store's lock: %v", err)
-	}
-	if err := b.CheckSequencer(ctx, one.Sequencer()); err == nil || errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("a sequencer from outside the prefix: %v", err)
-	}
-	if err := a.Break(ctx, "x", one.Token()); err != nil {
-		t.Error(err)
-	}
-	if err := two.Release(); err != nil {
-		t.Error(err)
-	}
+		if info, err := a.Inspect(w.ctx, "x"); err != nil || info.Name != "x" || len(info.Holders) != 1 {
+			t.Errorf("a inspects %+v, %v", info, err)
+		}
+		if err := plain.CheckSequencer(w.ctx, one.Sequencer()); err != nil {
+			t.Errorf("the sequencer does not name the store's lock: %v", err)
+		}
+		if err := b.CheckSequencer(w.ctx, one.Sequencer()); err == nil || errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("a sequencer from outside the prefix: %v", err)
+		}
+		if err := a.Break(w.ctx, "x", one.Token()); err != nil || two.Err() != nil {
+			t.Errorf("a breaks its hold: %v, and b's is %v", err, two.Err())
+		}
+	})
 }
 
+// TestUnsupported: what the store cannot do is refused, notes that the user gives included. A mutex works.
 func TestUnsupported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, f := w.client(nil)
-		f.caps = func(caps driver.Caps) driver.Caps {
-			return driver.Caps{Store: caps.Store}
-		}
+		f.caps = func(caps driver.Caps) driver.Caps { return driver.Caps{Store: caps.Store, NoNotes: true} }
 		c := w.clientOf(struct{ driver.Driver }{f}, nil)
 		lease := w.acquire(c.Mutex("x", nil))
 		_, inspect := c.Inspect(w.ctx, "x")
 		_, semaphore := c.Semaphore("x", 2, nil).Acquire(w.ctx)
 		_, shared := c.RWMutex("x", nil).Read.Acquire(w.ctx)
+		_, note := c.Mutex("y", &holdfast.Options{Note: "a note"}).TryAcquire(w.ctx)
 		for op, err := range map[string]error{
-			"inspect": inspect, "semaphore": semaphore, "shared": shared,
+			"inspect": inspect, "semaphore": semaphore, "shared": shared, "note": note,
 			"break":     c.Break(w.ctx, "x", 1),
 			"downgrade": lease.Downgrade(w.ctx),
 			"check":     c.CheckSequencer(w.ctx, lease.Sequencer()),
@@ -388,14 +326,29 @@ func TestListPrefixes(t *testing.T) {
 	})
 }
 
-// A large margin makes the default renewal earlier, and is not refused.
-func TestLargeMargin(t *testing.T) {
+// TestLeaseString: a lease prints as what it is, with every verb, and never shows its owner, by which
+// the hold could be released.
+func TestLeaseString(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c, _ := w.client(&holdfast.ClientOptions{Margin: 5 * time.Second})
-		lease := w.acquire(c.Mutex("x", &holdfast.Options{TTL: 6 * time.Second}))
-		time.Sleep(time.Hour)
-		if err := lease.Err(); err != nil {
-			t.Error(err)
+		c, _ := w.client(nil)
+		lease := w.acquire(c.Mutex("a b", nil))
+		info, err := c.Inspect(w.ctx, "a b")
+		if err != nil || len(info.Holders) != 1 {
+			w.Fatal(info, err)
+		}
+		start := fmt.Sprintf("lease on %q, token %d: trusted for ", "a b", lease.Token())
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
+			text := fmt.Sprintf(verb, lease)
+			if !strings.HasPrefix(text, start) || strings.Contains(text, info.Holders[0].Owner) {
+				w.Errorf("%s: %s", verb, text)
+			}
+		}
+		if text := fmt.Sprintf("%q", lease); !strings.HasPrefix(text, `"lease on \"a b\", token `) {
+			w.Error(text)
+		}
+		w.release(lease)
+		if text := lease.String(); !strings.Contains(text, strings.TrimPrefix(holdfast.ErrReleased.Error(), "holdfast: ")) {
+			w.Errorf("after the release: %s", text)
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/memlock"
 )
 
 func TestMultiLock(t *testing.T) {
@@ -57,27 +56,6 @@ func TestMultiLock(t *testing.T) {
 		}
 		for _, name := range []string{"x", "y", "z"} {
 			w.free(name, "after Do")
-		}
-	})
-}
-
-// A MultiLock of several clients, on different stores.
-func TestMultiLockOverClients(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, _ := w.client(nil)
-		other := &world{T: w.T, ctx: w.ctx, clock: w.clock, store: memlock.NewStore(&memlock.Options{Clock: w.clock})}
-		b, _ := other.client(nil)
-		ml, err := holdfast.All(b.Mutex("x", nil), a.Mutex("x", nil)).Acquire(w.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range []*holdfast.Client{a, b} {
-			if _, err := c.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
-				t.Error(err)
-			}
-		}
-		if err := ml.Release(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -166,9 +144,9 @@ func TestMultiReleaseOverDeadStores(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.set(func() {
-			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+			f.release = func(ctx context.Context, g []driver.Grant) []error {
 				if g[0].Name == "b" {
-					return d.Release(ctx, g)
+					return f.Driver.Release(ctx, g)
 				}
 				<-ctx.Done()
 				return []error{ctx.Err()}
@@ -196,11 +174,11 @@ func TestMultiAcquirePanic(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
 		f.set(func() {
-			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+			f.try = func(ctx context.Context, r driver.Request) (driver.Grant, error) {
 				if r.Name == "c" {
 					panic("driver")
 				}
-				return d.Try(ctx, r)
+				return f.Driver.Try(ctx, r)
 			}
 		})
 		func() {

@@ -116,11 +116,13 @@ type settings struct {
 // settle fills in the defaults and checks the options against the rules and the store (P10).
 func settle(o settingsKey, caps *Caps, c *ClientOptions) (*settings, error) {
 	s := &settings{
-		Settings: engine.Settings{MaxHold: o.MaxHold, Terms: engine.Terms{
-			Mode: o.mode, Slots: o.slots, RW: o.rw, Permits: o.Permits,
-			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold,
-			RenewEvery: o.RenewEvery, Unfair: o.Unfair, Note: o.Note,
-		}},
+		Settings: engine.Settings{
+			Request: driver.Request{
+				Mode: o.mode, Slots: o.slots, RW: o.rw, Permits: o.Permits, TTL: o.TTL,
+				LockDelay: o.LockDelay, MinHold: o.MinHold, Unfair: o.Unfair, Note: o.Note,
+			},
+			Pace: lease.Pace{Every: o.RenewEvery, Margin: c.Margin}, MaxHold: o.MaxHold,
+		},
 		reentrant: o.Reentrant,
 	}
 	if err := s.settleKind(caps); err != nil {
@@ -135,15 +137,18 @@ func settle(o settingsKey, caps *Caps, c *ClientOptions) (*settings, error) {
 			s.TTL = min(s.TTL, caps.MaxTTL)
 		}
 	}
-	margin := c.Margin
-	if s.RenewEvery == 0 {
+	if s.Pace.TTL = s.TTL; s.Pace.Every == 0 {
 		// Two more attempts fit before the deadline, unless the margin is large.
-		s.RenewEvery = max(min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2), MinRenewEvery)
+		s.Pace.Every = max(min(s.TTL/3, (s.TTL-s.margin())/2), MinRenewEvery)
 	}
-	s.Note = noteOrDefault(s.Note)
-	s.Pace = lease.Pace{TTL: s.TTL, Every: s.RenewEvery, Margin: margin}
-	return s, s.check(caps, margin)
+	if s.Note == "" {
+		s.Note = defaultNote
+	}
+	return s, s.check(caps)
 }
+
+// margin is how long before the TTL the lease stops being trusted.
+func (s *settings) margin() time.Duration { return lease.Margin(s.Pace.Margin, s.TTL) }
 
 func (s *settings) settleKind(caps *Caps) error {
 	switch {
@@ -169,8 +174,8 @@ func (s *settings) settleKind(caps *Caps) error {
 	return nil
 }
 
-func (s *settings) check(caps *Caps, margin time.Duration) error {
-	trusted := s.TTL - lease.Margin(margin, s.TTL)
+func (s *settings) check(caps *Caps) error {
+	trusted, every := s.TTL-s.margin(), s.Pace.Every
 	switch {
 	case s.TTL < 0:
 		return fmt.Errorf("option TTL is %v: it must be positive", s.TTL)
@@ -181,28 +186,28 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 	case s.TTL > MaxTTL:
 		return fmt.Errorf("option TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
 	case trusted <= 0:
-		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v",
-			s.TTL, lease.Margin(margin, s.TTL))
-	case s.RenewEvery >= 0 && trusted <= MinRenewEvery:
+		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v", s.TTL, s.margin())
+	case every >= 0 && trusted <= MinRenewEvery:
 		return fmt.Errorf("option TTL is %v: "+
 			"to be renewed it must be longer than margin and %v, %v together",
-			s.TTL, MinRenewEvery, lease.Margin(margin, s.TTL)+MinRenewEvery)
-	case s.RenewEvery >= 0 && s.RenewEvery < MinRenewEvery:
+			s.TTL, MinRenewEvery, s.margin()+MinRenewEvery)
+	case every >= 0 && every < MinRenewEvery:
 		return fmt.Errorf("option RenewEvery is %v: it must be at least %v; negative means never",
-			s.RenewEvery, MinRenewEvery)
-	case s.RenewEvery >= trusted:
+			every, MinRenewEvery)
+	case every >= trusted:
 		return fmt.Errorf("option RenewEvery is %v: "+
 			"it must be shorter than TTL less margin, %v; negative means never",
-			s.RenewEvery, trusted)
+			every, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
 		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
 	case s.MaxHold < 0 || s.MaxHold > MaxTTL:
 		return fmt.Errorf("option MaxHold is %v: 0 to %v is allowed", s.MaxHold, MaxTTL)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:
 		return fmt.Errorf("option MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
-	}
-	if err := checkNote(s.Note); err != nil {
-		return fmt.Errorf("option Note has %w", err)
+	case len(s.Note) > MaxNote:
+		return fmt.Errorf("option Note has %d bytes: at most %d are allowed", len(s.Note), MaxNote)
+	case !utf8.ValidString(s.Note):
+		return errors.New("option Note has text that is not valid UTF-8")
 	}
 	return nil
 }
@@ -227,20 +232,3 @@ var defaultNote = func() string {
 	}
 	return note
 }()
-
-func noteOrDefault(note string) string {
-	if note == "" {
-		return defaultNote
-	}
-	return note
-}
-
-func checkNote(note string) error {
-	switch {
-	case len(note) > MaxNote:
-		return fmt.Errorf("%d bytes: at most %d are allowed", len(note), MaxNote)
-	case !utf8.ValidString(note):
-		return errors.New("text that is not valid UTF-8")
-	}
-	return nil
-}

@@ -89,10 +89,11 @@ type scene struct {
 	cancel       context.CancelFunc
 
 	people  int
-	present map[string]bool // those who have not ended
-	lease   *holdfast.Lease // the subject's
-	closed  atomic.Bool     // Close has begun
-	quiet   bool            // Close has returned nil
+	present map[string]bool           // those who have not ended
+	told    map[holdfast.Token]string // what the client's hooks have been told of each hold
+	lease   *holdfast.Lease           // the subject's
+	closed  atomic.Bool               // Close has begun
+	quiet   bool                      // Close has returned nil
 }
 
 func (s *scene) String() string {
@@ -107,13 +108,12 @@ func play(t *testing.T, s *scene) {
 	inWorld(t, func(w *world) {
 		s.world = w
 		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block})
-		s.present = map[string]bool{}
+		s.present, s.told = map[string]bool{}, map[holdfast.Token]string{}
 		v := variants[s.variant]
-		s.trap = &trap{
-			Forward: wrap.Forward{Driver: w.store.Client()}, polled: v.polled,
-			when: s.when, meanwhile: s.meanwhile,
-		}
-		s.c = w.clientOf(s.trap, &holdfast.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
+		s.trap = newTrap(w.store.Client(), v.polled, s.when, s.meanwhile)
+		s.c = w.clientOf(s.trap, &holdfast.ClientOptions{Logger: slog.New(slog.DiscardHandler), Events: holdfast.Events{
+			Acquired: s.tells("", "held"), Lost: s.tells("held", "over"), Released: s.tells("held", "over"),
+		}})
 		s.other, _ = w.client(nil)
 		s.lock, s.theirs = s.c.Mutex("x", &v.options), s.other.Mutex("x", nil)
 		s.ctx, s.cancel = context.WithCancel(w.ctx)
@@ -123,10 +123,27 @@ func play(t *testing.T, s *scene) {
 		if err := s.c.Close(); err == nil && !s.closed.Load() && !s.c.Idle() {
 			s.problem("P9: the engine has not forgotten everything")
 		}
+		for token, state := range s.told {
+			if state != "over" {
+				s.problem("the end of the hold with token %d was not told", token)
+			}
+		}
 		for _, text := range s.problems {
 			t.Errorf("%v: %s", s, text)
 		}
 	})
+}
+
+// tells returns a hook: each hold's beginning is told before its end, once.
+func (s *scene) tells(from, to string) func(holdfast.Event) {
+	return func(e holdfast.Event) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if was := s.told[e.Token]; was != from {
+			s.problems = append(s.problems, fmt.Sprintf("the hold with token %d was %q when it was told to be %q", e.Token, was, to))
+		}
+		s.told[e.Token] = to
+	}
 }
 
 // meanwhile is called in the seam.
@@ -260,6 +277,35 @@ func (s *scene) cohort(f func(*holdfast.Lease)) {
 	s.followers(1)
 }
 
+// works has work under the lease in whose end something else happens.
+func (s *scene) works(lease *holdfast.Lease) {
+	_, _ = lease.WithContext(hookedContext{s.Context(), make(chan struct{}), s.meanwhile})
+}
+
+func (s *scene) renew(lease *holdfast.Lease) {
+	s.trap.arm("Renew")
+	_ = lease.Renew(s.ctx)
+}
+
+// queues lets the subject wait behind another who leaves after d.
+func queues(method string, d time.Duration) func(*scene) {
+	return func(s *scene) {
+		s.occupied(d)
+		s.trap.arm(method)
+		s.subject(nothing)
+	}
+}
+
+// holds lets the subject hold the name until it is renewed.
+func holds(method string) func(*scene) {
+	return func(s *scene) {
+		s.subject(func(*holdfast.Lease) {
+			s.trap.arm(method)
+			time.Sleep(11 * time.Second)
+		})
+	}
+}
+
 // background are the seams in which no caller could recover a panic of the driver: it ends the process.
 var background = []string{"a renewal in the background", "the question for shards", "a withdrawal"}
 
@@ -278,43 +324,17 @@ var seams = map[string]func(*scene){
 			}
 		})
 	},
-	"Enqueue, soon free": func(s *scene) {
-		s.occupied(5 * time.Millisecond)
-		s.trap.arm("Enqueue")
-		s.subject(nothing)
-	},
-	"Enqueue": func(s *scene) {
-		s.occupied(40 * time.Millisecond)
-		s.trap.arm("Enqueue")
-		s.subject(nothing)
-	},
-	"Wait, soon free": func(s *scene) {
-		s.occupied(5 * time.Millisecond)
-		s.trap.arm("Wait")
-		s.subject(nothing)
-	},
-	"Wait": func(s *scene) {
-		s.occupied(40 * time.Millisecond)
-		s.trap.arm("Wait")
-		s.subject(nothing)
-	},
+	"Enqueue, soon free": queues("Enqueue", 5*time.Millisecond),
+	"Enqueue":            queues("Enqueue", 40*time.Millisecond),
+	"Wait, soon free":    queues("Wait", 5*time.Millisecond),
+	"Wait":               queues("Wait", 40*time.Millisecond),
 	"the renewal of a stale grant": func(s *scene) {
 		s.trap.slowTry = 25 * time.Second
 		s.trap.arm("Renew")
 		s.subject(nothing)
 	},
-	"a renewal in the background": func(s *scene) {
-		s.subject(func(*holdfast.Lease) {
-			s.trap.arm("Renew")
-			time.Sleep(11 * time.Second)
-		})
-	},
-	"the question for shards": func(s *scene) {
-		s.subject(func(*holdfast.Lease) {
-			s.trap.arm("Shard")
-			time.Sleep(11 * time.Second)
-		})
-	},
+	"a renewal in the background": holds("Renew"),
+	"the question for shards":     holds("Shard"),
 	"a withdrawal": func(s *scene) {
 		s.occupied(5 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(s.Context(), 2*time.Millisecond)
@@ -333,28 +353,10 @@ var seams = map[string]func(*scene){
 			s.trap.arm("Release")
 		})
 	},
-	"work that stops": func(s *scene) {
-		s.subject(func(lease *holdfast.Lease) {
-			_, _ = lease.WithContext(hookedContext{s.Context(), make(chan struct{}), s.meanwhile})
-		})
-	},
-	"work that stops in a cohort": func(s *scene) {
-		s.cohort(func(lease *holdfast.Lease) {
-			_, _ = lease.WithContext(hookedContext{s.Context(), make(chan struct{}), s.meanwhile})
-		})
-	},
-	"Renew": func(s *scene) {
-		s.subject(func(lease *holdfast.Lease) {
-			s.trap.arm("Renew")
-			_ = lease.Renew(s.ctx)
-		})
-	},
-	"Renew in a cohort": func(s *scene) {
-		s.cohort(func(lease *holdfast.Lease) {
-			s.trap.arm("Renew")
-			_ = lease.Renew(s.ctx)
-		})
-	},
+	"work that stops":             func(s *scene) { s.subject(s.works) },
+	"work that stops in a cohort": func(s *scene) { s.cohort(s.works) },
+	"Renew":                       func(s *scene) { s.subject(s.renew) },
+	"Renew in a cohort":           func(s *scene) { s.cohort(s.renew) },
 	"Downgrade in a cohort": func(s *scene) {
 		s.cohort(func(lease *holdfast.Lease) {
 			s.trap.arm("Downgrade")
@@ -441,7 +443,7 @@ var errTrap = errors.New("the trap")
 
 // trap is a driver in which something else happens in one call of one method.
 type trap struct {
-	wrap.Forward
+	*faulty
 	polled    bool
 	slowTry   time.Duration // of the first
 	when      moment
@@ -449,6 +451,24 @@ type trap struct {
 
 	mu     sync.Mutex
 	method string // "": none
+}
+
+func newTrap(d driver.Driver, polled bool, when moment, meanwhile func()) *trap {
+	f := &faulty{Forward: wrap.Forward{Driver: d}}
+	t := &trap{faulty: f, polled: polled, when: when, meanwhile: meanwhile}
+	f.try, f.enqueue, f.wait = t.asking("Try", d.Try), t.asking("Enqueue", f.Forward.Enqueue), t.asking("Wait", f.Forward.Wait)
+	f.renew = func(ctx context.Context, g []driver.Grant) []driver.Renewal {
+		return spring(t, ctx, "Renew", func(ctx context.Context) []driver.Renewal { return d.Renew(ctx, g) },
+			func(err error) []driver.Renewal { return slices.Repeat([]driver.Renewal{{Err: err}}, len(g)) })
+	}
+	f.release = func(ctx context.Context, g []driver.Grant) []error {
+		return spring(t, ctx, "Release", func(ctx context.Context) []error { return d.Release(ctx, g) },
+			func(err error) []error { return slices.Repeat([]error{err}, len(g)) })
+	}
+	f.shard = func(r driver.Request) string {
+		return spring(t, context.Background(), "Shard", func(context.Context) string { return r.Name }, func(error) string { return "" })
+	}
+	return t
 }
 
 // arm chooses the method whose next call is the one.
@@ -520,13 +540,10 @@ func (h hookedErr) Err() error {
 }
 
 func (t *trap) Lacks(ability any) bool {
-	switch ability.(type) {
-	case *driver.Sharder:
-		return false
-	case *driver.Queuer:
+	if _, queuer := ability.(*driver.Queuer); queuer {
 		return t.polled
 	}
-	return t.Forward.Lacks(ability)
+	return t.faulty.Lacks(ability)
 }
 
 // granted is what a request for a hold returns.
@@ -535,61 +552,26 @@ type granted struct {
 	err   error
 }
 
-func (t *trap) ask(
-	ctx context.Context, method string, call func(context.Context) (driver.Grant, error),
-) (driver.Grant, error) {
-	out := spring(t, ctx, method, func(ctx context.Context) granted {
-		g, err := call(ctx)
-		return granted{g, err}
-	}, func(err error) granted { return granted{err: err} })
-	return out.grant, out.err
-}
-
-func (t *trap) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	t.mu.Lock()
-	slow := t.slowTry
-	t.slowTry = 0
-	t.mu.Unlock()
-	defer time.Sleep(slow)
-	return t.ask(ctx, "Try", func(ctx context.Context) (driver.Grant, error) {
-		return t.Driver.Try(ctx, r)
-	})
-}
-
-func (t *trap) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	return t.ask(ctx, "Enqueue", func(ctx context.Context) (driver.Grant, error) {
-		return t.Forward.Enqueue(ctx, r)
-	})
-}
-
-func (t *trap) Wait(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	return t.ask(ctx, "Wait", func(ctx context.Context) (driver.Grant, error) {
-		return t.Forward.Wait(ctx, r)
-	})
+// asking is a request for a hold in which something else may happen.
+func (t *trap) asking(method string, ask asks) asks {
+	return func(ctx context.Context, r driver.Request) (driver.Grant, error) {
+		if method == "Try" {
+			t.mu.Lock()
+			slow := t.slowTry
+			t.slowTry = 0
+			t.mu.Unlock()
+			defer time.Sleep(slow)
+		}
+		out := spring(t, ctx, method, func(ctx context.Context) granted {
+			g, err := ask(ctx, r)
+			return granted{g, err}
+		}, func(err error) granted { return granted{err: err} })
+		return out.grant, out.err
+	}
 }
 
 func (t *trap) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	return t.ask(ctx, "Downgrade", func(ctx context.Context) (driver.Grant, error) {
+	return t.asking("Downgrade", func(ctx context.Context, _ driver.Request) (driver.Grant, error) {
 		return t.Forward.Downgrade(ctx, g)
-	})
-}
-
-func (t *trap) Renew(ctx context.Context, g []driver.Grant) []driver.Renewal {
-	return spring(t, ctx, "Renew", func(ctx context.Context) []driver.Renewal {
-		return t.Driver.Renew(ctx, g)
-	}, func(err error) []driver.Renewal {
-		return slices.Repeat([]driver.Renewal{{Err: err}}, len(g))
-	})
-}
-
-func (t *trap) Release(ctx context.Context, g []driver.Grant) []error {
-	return spring(t, ctx, "Release", func(ctx context.Context) []error {
-		return t.Driver.Release(ctx, g)
-	}, func(err error) []error { return slices.Repeat([]error{err}, len(g)) })
-}
-
-func (t *trap) Shard(r driver.Request) string {
-	return spring(t, context.Background(), "Shard", func(context.Context) string {
-		return r.Name
-	}, func(error) string { return "" })
+	})(ctx, g.Request)
 }

@@ -100,18 +100,23 @@ func (w *world) took(f func()) time.Duration {
 	return time.Since(start)
 }
 
+// asks, renews and releases are what a driver does.
+type (
+	asks     = func(context.Context, driver.Request) (driver.Grant, error)
+	renews   = func(context.Context, []driver.Grant) []driver.Renewal
+	releases = func(context.Context, []driver.Grant) []error
+)
+
 // faulty is a driver with faults for one test. Each function that is set is called instead of the
-// store; it can call the store by the driver that it is given.
+// store's, which the test reaches by f.Driver and f.Forward.
 type faulty struct {
 	wrap.Forward
-	mu      sync.Mutex
-	try     func(context.Context, driver.Driver, driver.Request) (driver.Grant, error)
-	enqueue func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error)
-	wait    func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error)
-	renew   func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal
-	release func(context.Context, driver.Driver, []driver.Grant) []error
-	shard   func(driver.Request) string
-	caps    func(driver.Caps) driver.Caps
+	mu                 sync.Mutex
+	try, enqueue, wait asks
+	renew              renews
+	release            releases
+	shard              func(driver.Request) string
+	caps               func(driver.Caps) driver.Caps
 
 	tries, renewals, releases atomic.Int32 // calls
 }
@@ -130,57 +135,49 @@ func (f *faulty) Caps() driver.Caps {
 	return f.Driver.Caps()
 }
 
-func (f *faulty) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+// ask returns the fault, or what the store does where there is none.
+func (f *faulty) ask(fault *asks, store asks) asks {
 	f.mu.Lock()
-	fault := f.try
-	f.tries.Add(1)
-	f.mu.Unlock()
-	if fault != nil {
-		return fault(ctx, f.Driver, r)
+	defer f.mu.Unlock()
+	if *fault != nil {
+		return *fault
 	}
-	return f.Driver.Try(ctx, r)
+	return store
+}
+
+func (f *faulty) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	f.tries.Add(1)
+	return f.ask(&f.try, f.Driver.Try)(ctx, r)
 }
 
 func (f *faulty) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	f.mu.Lock()
-	fault := f.enqueue
-	f.mu.Unlock()
-	if fault != nil {
-		return fault(ctx, f.Forward, r)
-	}
-	return f.Forward.Enqueue(ctx, r)
+	return f.ask(&f.enqueue, f.Forward.Enqueue)(ctx, r)
 }
 
 func (f *faulty) Wait(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	f.mu.Lock()
-	fault := f.wait
-	f.mu.Unlock()
-	if fault != nil {
-		return fault(ctx, f.Forward, r)
-	}
-	return f.Forward.Wait(ctx, r)
+	return f.ask(&f.wait, f.Forward.Wait)(ctx, r)
 }
 
 func (f *faulty) Renew(ctx context.Context, g []driver.Grant) []driver.Renewal {
+	f.renewals.Add(1)
 	f.mu.Lock()
 	fault := f.renew
-	f.renewals.Add(1)
 	f.mu.Unlock()
-	if fault != nil {
-		return fault(ctx, f.Driver, g)
+	if fault == nil {
+		fault = f.Driver.Renew
 	}
-	return f.Driver.Renew(ctx, g)
+	return fault(ctx, g)
 }
 
 func (f *faulty) Release(ctx context.Context, g []driver.Grant) []error {
+	f.releases.Add(1)
 	f.mu.Lock()
 	fault := f.release
-	f.releases.Add(1)
 	f.mu.Unlock()
-	if fault != nil {
-		return fault(ctx, f.Driver, g)
+	if fault == nil {
+		fault = f.Driver.Release
 	}
-	return f.Driver.Release(ctx, g)
+	return fault(ctx, g)
 }
 
 func (f *faulty) Lacks(ability any) bool {
@@ -190,31 +187,30 @@ func (f *faulty) Lacks(ability any) bool {
 	return f.Forward.Lacks(ability)
 }
 
-func (f *faulty) Shard(r driver.Request) string {
-	if f.shard != nil {
-		return f.shard(r)
-	}
-	return f.Forward.Shard(r)
-}
+func (f *faulty) Shard(r driver.Request) string { return f.shard(r) }
 
 var errStore = errors.New("the store is out of order")
 
-// failRenewals fails for every grant.
-func failRenewals(_ context.Context, _ driver.Driver, g []driver.Grant) []driver.Renewal {
-	out := make([]driver.Renewal, len(g))
-	for i := range out {
-		out[i].Err = errStore
-	}
-	return out
+func failAsks(context.Context, driver.Request) (driver.Grant, error) { return driver.Grant{}, errStore }
+
+func failRenewals(_ context.Context, g []driver.Grant) []driver.Renewal {
+	return slices.Repeat([]driver.Renewal{{Err: errStore}}, len(g))
 }
 
-// failReleases fails for every grant.
-func failReleases(_ context.Context, _ driver.Driver, g []driver.Grant) []error {
-	out := make([]error, len(g))
-	for i := range out {
-		out[i] = errStore
+func failReleases(_ context.Context, g []driver.Grant) []error {
+	return slices.Repeat([]error{errStore}, len(g))
+}
+
+// slowRenewals is a driver that needs that long for a batch, and obeys the context.
+func (f *faulty) slowRenewals(latency time.Duration) renews {
+	return func(ctx context.Context, g []driver.Grant) []driver.Renewal {
+		select {
+		case <-time.After(latency):
+			return f.Driver.Renew(ctx, g)
+		case <-ctx.Done():
+			return failRenewals(ctx, g)
+		}
 	}
-	return out
 }
 
 // waiters are goroutines that wait for a lock, one behind the other.
@@ -268,6 +264,13 @@ func (w *world) release(l *holdfast.Lease) {
 	if err := l.Release(); err != nil {
 		w.Errorf("P4: release: %v", err)
 	}
+}
+
+// opens returns when the name can be taken again, in virtual time from now.
+func (w *world) opens(name string) time.Duration {
+	w.Helper()
+	c, _ := w.client(nil)
+	return w.took(func() { w.release(w.acquire(c.Mutex(name, nil))) })
 }
 
 // ledger notes who works under which lease, and what is wrong with that.

@@ -1,7 +1,9 @@
 package driver_test
 
 import (
+	"context"
 	"fmt"
+	"net/url"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/memlock"
@@ -24,12 +26,6 @@ func ExampleSequencer() {
 	// Output:
 	// hf1:x:42:orders%2F42
 	// true <nil>
-}
-
-func ExampleParseSequencer() {
-	_, err := driver.ParseSequencer("hf1:x:042:orders%2F42")
-	fmt.Println(err)
-	// Output: sequencer "hf1:x:042:orders%2F42" has a malformed token: it looks like hf1:x:42:orders%2F42
 }
 
 func ExampleRedact() {
@@ -55,4 +51,29 @@ func ExampleCaps_Missing() {
 	have := driver.Caps{Fencing: true}
 	fmt.Printf("%q\n", have.Missing(driver.Caps{Fencing: true, Fair: true}))
 	// Output: ["fairness between clients"]
+}
+
+// store stands for the store of the driver that you write.
+var store = memlock.NewStore(nil)
+
+func init() { driver.Register("example", open) }
+
+func open(_ context.Context, u *url.URL) (driver.Driver, error) {
+	if _, err := driver.Params(u, false, "hf.layout"); err != nil {
+		return nil, err
+	}
+	return store.Client(), nil
+}
+
+// A driver's package registers its scheme in an init function, and refuses parameters that it
+// does not know.
+func ExampleRegister() {
+	u, err := driver.ParseURL("example://host/?hf.color=red")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = driver.Open(context.Background(), u)
+	fmt.Println(err)
+	// Output: unknown URL parameter "hf.color" for example://; known are: hf.layout, hf.prefix, hf.ttl
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseURL(t *testing.T) {
@@ -116,10 +117,32 @@ func TestRegister(t *testing.T) {
 	if _, err := Open(t.Context(), &url.URL{Scheme: scheme}); !errors.Is(err, ErrClosed) {
 		t.Errorf("Open returns %v, not what the opener returned", err)
 	}
-	_, err := Open(t.Context(), &url.URL{Scheme: "test-unknown"})
-	if err == nil || !strings.Contains(err.Error(), `"test-unknown"`) ||
-		!strings.Contains(err.Error(), scheme) {
-		t.Errorf("P10: the error %v does not say what is wrong and what is right", err)
+	for unknown, says := range map[string]string{
+		"test-unknown": scheme, // those that are registered
+		"mariadb":      `import _ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"`,
+	} {
+		_, err := Open(t.Context(), &url.URL{Scheme: unknown})
+		if err == nil || !strings.Contains(err.Error(), unknown) || !strings.Contains(err.Error(), says) {
+			t.Errorf("P10: the error %v does not say what is wrong and what is right", err)
+		}
+	}
+}
+
+// TestOpenNoAnswer: a store that does not answer in time is named, with the time.
+func TestOpenNoAnswer(t *testing.T) {
+	scheme := strings.ToLower("silent-" + rand.Text()) // a scheme stays registered, and tests are repeated
+	Register(scheme, func(ctx context.Context, _ *url.URL) (Driver, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err := Open(ctx, &url.URL{Scheme: scheme, User: url.UserPassword("u", "s3cr3t"), Host: "h:1234"})
+	if err == nil || !strings.HasPrefix(err.Error(), "no answer from h:1234 within ") || !strings.HasSuffix(err.Error(), "s: "+context.DeadlineExceeded.Error()) {
+		t.Errorf("the error is %v", err)
+	}
+	if strings.Contains(err.Error(), "s3cr3t") {
+		t.Error("it shows the password")
 	}
 }
 

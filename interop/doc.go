@@ -9,15 +9,15 @@
 //	lock NAME TTL_MS    tries once: held, busy
 //	extend TTL_MS       of the lock that it has or had: ok, lost
 //	unlock              the same: ok, lost
-//	count NAME KEY N    N times waits for the lock, reads the number at a key, and writes it plus one: ok
+//	count NAME FILE N   N times increments the number in a file under the lock: ok
 //
 // A peer writes "ready" first, ends with standard input, and writes an error to standard error and ends.
-// One of them is Holdfast, so that it can be killed and stopped as the others are.
 //
 // # Services
 //
-// For Curator and Redisson a program is many services, each with a client of its own. A line begins with the service's
-// name; an answer has = behind it, and an event, which comes at any time, an exclamation mark:
+// For Curator, for Redisson and for Holdfast, which is killed and stopped as the others are, a program is many services,
+// each with a client of its own. A line begins with the service's name; an answer has = behind it, and an event, which
+// comes at any time, an exclamation mark:
 //
 //	S open SERVERS MS              the session's length, or the TTL: ok
 //	S lock HANDLE KIND PATH MS     waits for so long, 0 tries once, -1 waits for ever: held, busy

@@ -163,13 +163,15 @@ func (s *holdfastService) kind(ctx context.Context, kind string) (*holdfast.Clie
 	if c := s.kinds[kind]; c != nil {
 		return c, nil
 	}
-	store := fmt.Sprintf("%s?hf.layout=redisson&hf.ttl=%v&", s.url, s.ttl)
-	if strings.HasPrefix(store, "redlock") {
-		store += "hf.durable=yes" // these servers keep what they have: their votes count at once
-	} else {
-		store += "hf.redisson=" + kind
+	store := s.url
+	switch {
+	case strings.Contains(store, "hf.layout"):
+	case strings.HasPrefix(store, "redlock"):
+		store += "?hf.layout=redisson&hf.durable=yes" // these servers keep what they have: their votes count at once
+	default:
+		store += "?hf.layout=redisson&hf.redisson=" + kind
 	}
-	c, err := holdfast.Open(ctx, store)
+	c, err := holdfast.Open(ctx, fmt.Sprintf("%s&hf.ttl=%v", store, s.ttl))
 	if err != nil {
 		return nil, err
 	}
@@ -583,4 +585,24 @@ func (s *holdfastService) leader(ctx context.Context, kind, name string) (string
 		ids = append(ids, w.Note)
 	}
 	return leader.Value + " of " + strings.Join(ids, ","), err
+}
+
+func milliseconds(text string) time.Duration {
+	n, _ := strconv.Atoi(text)
+	return time.Duration(n) * time.Millisecond
+}
+
+func choose(ok bool, yes, no string) string {
+	if ok {
+		return yes
+	}
+	return no
+}
+
+// kept reports whether a call has succeeded, and no error if it says that the lock was lost.
+func kept(err, lost error) (bool, error) {
+	if errors.Is(err, lost) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -3,6 +3,8 @@
 package interop
 
 import (
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -21,23 +23,39 @@ const (
 // pair is Holdfast and another library, over one server.
 type pair struct {
 	*testing.T
-	other    library
 	address  string
-	holdfast *peer
+	holdfast *program
 	peer     *peer
 	server   *redis.Client
+}
+
+// side is either of the two, with a lock.
+type side struct {
+	name         string
+	lock, unlock func() string // held or busy, ok or lost
+}
+
+func (p *pair) theirs(peer *peer, name string, ttl time.Duration) side {
+	return side{peer.name,
+		func() string { return peer.ask("lock %s %d", name, ttl.Milliseconds()) }, func() string { return peer.ask("unlock") }}
+}
+
+func (p *pair) open(ttl time.Duration) *service {
+	p.Helper()
+	return p.holdfast.open(p, "redis://"+p.address+"?hf.layout=setnx", ttl)
+}
+
+func (p *pair) ours(name string, ttl time.Duration) side {
+	p.Helper()
+	s := p.open(ttl)
+	return side{"Holdfast", func() string { return s.ask("lock h mutex %s 0", name) }, func() string { return s.ask("end h") }}
 }
 
 // TestRedisPy: Holdfast and redis-py exclude each other, and change nothing of each other's.
 func TestRedisPy(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	other := redisPy(t)
-	p := &pair{
-		T: t, other: other, address: server.Addr,
-		holdfast: holdfastItself.start(t, server.Addr), peer: other.start(t, server.Addr),
-		server: connect(t, server.Addr),
-	}
+	p := &pair{T: t, address: server.Addr, holdfast: startHoldfast(t), peer: redisPy(t).start(t, server.Addr), server: connect(t, server.Addr)}
 	p.exclude("excluded")
 	p.late("late")
 	p.count("counter")
@@ -50,22 +68,35 @@ func connect(t testing.TB, address string) *redis.Client {
 	return client
 }
 
+// is checks an answer of a side.
+func (p *pair) is(s side, got, want string) {
+	p.Helper()
+	if got != want {
+		p.Fatalf("%s says %q, not %q", s.name, got, want)
+	}
+}
+
+// take has a side ask until it has the lock.
+func (p *pair) take(s side) {
+	p.Helper()
+	for end := time.Now().Add(time.Minute); s.lock() != "held"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.Fatalf("%s does not get its lock", s.name)
+		}
+	}
+}
+
 // exclude: while one has the lock the other does not get it, and gets it after the release.
 func (p *pair) exclude(name string) {
-	for _, turn := range [][2]*peer{{p.peer, p.holdfast}, {p.holdfast, p.peer}} {
+	theirs, ours := p.theirs(p.peer, name, long), p.ours(name, long)
+	for _, turn := range [][2]side{{theirs, ours}, {ours, theirs}} {
 		holder, other := turn[0], turn[1]
-		holder.do("held", "lock %s %d", name, long.Milliseconds())
-		other.do("busy", "lock %s %d", name, long.Milliseconds())
-		p.server.PExpire(p.Context(), name, long/2)
-		holder.do("ok", "extend %d", long.Milliseconds())
-		if rest := p.rest(name); rest <= long/2 {
-			p.Errorf("%s has not extended its lock: it ends in %v", holder.name, rest)
-		}
-		other.do("busy", "lock %s %d", name, long.Milliseconds())
-		holder.do("ok", "unlock")
-		other.do("held", "lock %s %d", name, long.Milliseconds())
-		holder.do("busy", "lock %s %d", name, long.Milliseconds())
-		other.do("ok", "unlock")
+		p.is(holder, holder.lock(), "held")
+		p.is(other, other.lock(), "busy")
+		p.is(holder, holder.unlock(), "ok")
+		p.is(other, other.lock(), "held")
+		p.is(holder, holder.lock(), "busy")
+		p.is(other, other.unlock(), "ok")
 	}
 }
 
@@ -78,22 +109,25 @@ func (p *pair) rest(name string) time.Duration {
 	return rest
 }
 
-// late: a holder whose lock has expired, and which the other has, changes nothing of it.
+// late: a holder whose lock has expired, and which the other has, changes nothing of it. Libraries do not renew;
+// Holdfast does, unless it is stopped.
 func (p *pair) late(name string) {
-	// Libraries do not renew; Holdfast does, unless it is stopped.
-	p.peer.take(name, short)
-	p.holdfast.take(name, long)
+	ours := p.ours(name, long)
+	p.take(p.theirs(p.peer, name, short))
+	p.take(ours)
 	p.unchanged(name, p.peer.loses)
-	p.holdfast.do("ok", "unlock")
+	p.is(ours, ours.unlock(), "ok")
 
-	p.holdfast.take(name, short)
+	theirs := p.theirs(p.peer, name, long)
+	ours = p.ours(name, short)
+	p.take(ours)
 	p.holdfast.signal(syscall.SIGSTOP)
-	p.peer.take(name, long)
+	p.take(theirs)
 	p.unchanged(name, func() {
 		p.holdfast.signal(syscall.SIGCONT)
-		p.holdfast.loses()
+		p.is(ours, ours.unlock(), "lost")
 	})
-	p.peer.do("ok", "unlock")
+	p.is(theirs, theirs.unlock(), "ok")
 }
 
 // unchanged checks that an act changes neither the value of the lock nor when it ends.
@@ -125,33 +159,39 @@ func (p *pair) unchanged(name string, act func()) {
 // count: two clients of Holdfast and the other library increment a number, each by a read and a write.
 func (p *pair) count(name string) {
 	const times = 15
-	key := name + ":number"
-	peers := []*peer{p.peer, p.holdfast, holdfastItself.start(p, p.address)}
-	for _, peer := range peers {
-		peer.tell("count %s %s %d", name, key, times)
+	file := filepath.Join(p.TempDir(), "number")
+	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
+		p.Fatal(err)
 	}
-	for _, peer := range peers {
-		peer.expect("ok", peer.answer())
+	p.peer.tell("count %s %s %d", name, file, times)
+	services := []*service{p.open(long), p.open(long)}
+	for _, s := range services {
+		s.tell("count mutex %s %s %d", name, file, times)
 	}
-	if n, err := p.server.Get(p.Context(), key).Int(); n != len(peers)*times || err != nil {
-		p.Errorf("the number is %d, %v after %d increments", n, err, len(peers)*times)
+	p.peer.expect("ok", p.peer.answer())
+	for _, s := range services {
+		s.finish()
+	}
+	if n, err := number(file); n != 3*times || err != nil {
+		p.Errorf("the number is %d, %v after %d increments", n, err, 3*times)
 	}
 }
 
 // killed: when a holder has been killed, the other gets the lock after the TTL.
 func (p *pair) killed(name string) {
+	ours := p.ours(name, short)
 	begin := time.Now()
-	p.peer.take(name, short)
+	p.take(p.theirs(p.peer, name, short))
 	p.peer.kill()
-	p.holdfast.take(name, short)
+	p.take(ours)
 	const rounding = 10 * time.Millisecond
 	if took := time.Since(begin); took < short-rounding {
-		p.Errorf("Holdfast has the lock %v after %s took it for %v", took, p.other.name, short)
+		p.Errorf("Holdfast has the lock %v after %s took it for %v", took, p.peer.name, short)
 	}
-	next := p.other.start(p, p.address)
+	next := p.theirs(p.peer.start(p, p.address), name, long)
 	for rest, before := p.rest(name), time.Minute; rest <= before; rest, before = p.rest(name), rest {
-		next.do("busy", "lock %s %d", name, long.Milliseconds()) // until Holdfast has renewed
+		p.is(next, next.lock(), "busy") // until Holdfast has renewed
 	}
 	p.holdfast.kill()
-	next.take(name, long)
+	p.take(next)
 }

@@ -20,18 +20,12 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// peerVariable has the name of the peer that this program is to be.
+// peerVariable is set where this program is to be that of Holdfast's services.
 const peerVariable = "HOLDFAST_INTEROP_PEER"
 
 func TestMain(m *testing.M) {
-	if kind := os.Getenv(peerVariable); kind != "" {
-		var err error
-		if kind == servicesPeer {
-			err = serveServices()
-		} else {
-			err = serve(os.Args[1])
-		}
-		if err != nil {
+	if os.Getenv(peerVariable) != "" {
+		if err := serveServices(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -46,12 +40,6 @@ type library struct {
 	command func(address string) *exec.Cmd
 }
 
-var holdfastItself = library{name: "holdfast", command: func(address string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], address)
-	cmd.Env = append(os.Environ(), peerVariable+"=holdfast")
-	return cmd
-}}
-
 // redisPy is redis-py's own Lock.
 func redisPy(t *testing.T) library {
 	dir := testserver.NeedPeers(t)
@@ -61,13 +49,10 @@ func redisPy(t *testing.T) library {
 	}}
 }
 
-// inJava runs a program of java, which scripts/install-peers has compiled.
-func inJava(dir string, args ...string) *exec.Cmd { return inJavaWith(dir, "java", args...) }
-
 // tieredC1 makes the virtual machine compile quickly, and less well.
 const tieredC1 = "-XX:TieredStopAtLevel=1"
 
-// inJavaWith is inJava with the archives of a directory.
+// inJavaWith runs a program of java, which scripts/install-peers has compiled, with the archives of a directory.
 func inJavaWith(dir, archives string, args ...string) *exec.Cmd {
 	classPath := filepath.Join(dir, "java", "classes") + ":" + filepath.Join(dir, archives, "*")
 	return exec.Command("java", append([]string{tieredC1, "-cp", classPath}, args...)...)
@@ -165,17 +150,6 @@ func (p *peer) expect(want, got string) {
 	p.t.Helper()
 	if got != want {
 		p.t.Fatalf("%s says %q, not %q", p.name, got, want)
-	}
-}
-
-// take sends lock until the peer has the lock.
-func (p *peer) take(name string, ttl time.Duration) {
-	p.t.Helper()
-	for end := time.Now().Add(time.Minute); p.ask("lock %s %d", name, ttl.Milliseconds()) != "held"; {
-		if time.Now().After(end) {
-			p.t.Fatalf("%s does not get %s", p.name, name)
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // one server. Clients have a connection each, and all of a language are in one process.
 //
 //	ours-pairs/s, theirs-pairs/s   pairs of taking and releasing, of all clients together: the median round
-//	ratio                          of the two in one round: the median, and with -v the range
+//	ratio                          of the two in one round: the median, and with -v all of them
 //	ours-cpu-us, theirs-cpu-us     of the server, for each pair, in microseconds
 //	ours-requests/s …              of a thousand who only wait, with commands/s, those within scripts included, and the
 //	                               server's time in milliseconds a second
@@ -99,28 +99,18 @@ func (all *rounds) play(b *testing.B, server *testserver.Redis, services []*serv
 	}
 }
 
-// spread is the median of numbers and their range.
-type spread struct{ least, median, most float64 }
-
-func spreadOf(numbers []float64) spread {
-	sorted := slices.Sorted(slices.Values(numbers))
-	return spread{sorted[0], sorted[len(sorted)/2], sorted[len(sorted)-1]}
-}
-
-func (s spread) String() string { return fmt.Sprintf("%.3g (%.3g–%.3g)", s.median, s.least, s.most) }
-
-// compare reports what was measured in turn.
+// compare reports the medians of what was measured in turn, and of the ratios.
 func compare(b *testing.B, unit string, ours, theirs []float64) {
 	b.Helper()
 	var ratios []float64
 	for i := range ours {
 		ratios = append(ratios, ours[i]/theirs[i])
 	}
-	o, t, r := spreadOf(ours), spreadOf(theirs), spreadOf(ratios)
-	b.Logf("%s: Holdfast %v, Redisson %v, ratio %v", unit, o, t, r)
-	b.ReportMetric(o.median, "ours-"+unit)
-	b.ReportMetric(t.median, "theirs-"+unit)
-	b.ReportMetric(r.median, "ratio-"+unit)
+	b.Logf("%s: Holdfast %.3g, Redisson %.3g, ratio %.3g", unit, ours, theirs, ratios)
+	for what, numbers := range map[string][]float64{"ours-": ours, "theirs-": theirs, "ratio-": ratios} {
+		slices.Sort(numbers)
+		b.ReportMetric(numbers[len(numbers)/2], what+unit)
+	}
 	b.ReportMetric(0, "ns/op") // says nothing here
 }
 

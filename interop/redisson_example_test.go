@@ -9,30 +9,49 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/test/exampletest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// TestRedissonExample: the service in Go waits for the one in Java.
-func TestRedissonExample(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+// TestExample: the service in Go waits for the one in Java, which uses Curator or Redisson.
+func TestExample(t *testing.T) {
 	dir := testserver.NeedPeers(t)
-	java := library{name: "RedissonOrders.java", command: func(address string) *exec.Cmd {
-		return inJavaWith(dir, filepath.Join("java", "redisson-"+redissons[0]), "RedissonOrders", address)
-	}}
-	orders := java.launch(t, "redis://"+server.Addr)
-	orders.expect("Java charges the order", orders.answer())
-	released := make(chan struct{})
-	go func() {
-		defer close(released)
-		defer orders.tell("enough")
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if strings.HasSuffix(strings.TrimSpace(server.Ask("PUBSUB", "NUMSUB", "redisson_lock__channel:{orders/42}")), "1") {
-				return // who holds a lock does not listen, so it is the service in Go
+	zookeeper := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{}).Addrs()
+	locks, err := holdfast.Open(t.Context(), "zk://"+zookeeper+"/billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	redis := testserver.StartRedis(t, testserver.RedisOptions{})
+	for _, c := range []struct {
+		program, archives, address, store string
+		waits                             func() bool
+	}{
+		{"Orders", "java", zookeeper, "zk://" + zookeeper + "/billing", func() bool {
+			info, err := locks.Inspect(t.Context(), "orders/42")
+			return err == nil && len(info.Holders) == 1 && len(info.Waiters) == 1
+		}},
+		{"RedissonOrders", filepath.Join("java", "redisson-"+redissons[0]), "redis://" + redis.Addr, "redis://" + redis.Addr + "?hf.layout=redisson", func() bool {
+			// Who holds a lock does not listen, so it is the service in Go.
+			return strings.HasSuffix(strings.TrimSpace(redis.Ask("PUBSUB", "NUMSUB", "redisson_lock__channel:{orders/42}")), "1")
+		}},
+	} {
+		java := library{name: c.program, command: func(address string) *exec.Cmd { return inJavaWith(dir, c.archives, c.program, address) }}
+		orders := java.launch(t, c.address)
+		orders.expect("Java charges the order", orders.answer())
+		released := make(chan struct{})
+		go func() {
+			defer close(released)
+			defer orders.tell("enough")
+			for end := time.Now().Add(patience); !c.waits(); time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Errorf("%s: the service in Go does not wait", c.program)
+					return
+				}
 			}
-		}
-		t.Error("the service in Go does not wait")
-	}()
-	exampletest.Expect(t, "redis://"+server.Addr+"?hf.layout=redisson", "Go charges the order", Example)
-	<-released
+		}()
+		exampletest.Expect(t, c.store, "Go charges the order", Example)
+		<-released
+	}
 }

@@ -28,16 +28,16 @@ func TestRedissonFlaws(t *testing.T) {
 			"silent loss": (*flaw).silentLoss, "cut off": (*flaw).cutOff, "busy behind the dead": (*flaw).busyBehindDead,
 			"lease of a multi lock": (*flaw).multiLease, "watchdog of a writer": (*flaw).writersWatchdog,
 			"token of a stranger": (*flaw).strangersToken, "kinds": (*flaw).kinds, "TTL adds up": (*flaw).ttlAddsUp,
-			"silent downgrade": (*flaw).silentDowngrade, "spin unlock": (*flaw).spinUnlock, "evicted": (*flaw).evicted,
-			"reader without a key": (*flaw).readerWithoutKey, "TTL of readers": (*flaw).readersTTL, "dead reader": (*flaw).deadReader,
-			"latch keys": (*flaw).latchKeys, "deleted latch": (*flaw).deletedLatch, "release makes": (*flaw).releaseMakes,
-			"lost message": (*flaw).lostMessage, "counter": (*flaw).counter, "braces in a cluster": (*flaw).bracesInCluster,
+			"silent downgrade": (*flaw).silentDowngrade, "spin unlock": (*flaw).spinUnlock,
+			"TTL of readers": (*flaw).readersTTL, "dead reader": (*flaw).deadReader,
+			"deleted latch": (*flaw).deletedLatch,
+			"lost message":  (*flaw).lostMessage, "braces in a cluster": (*flaw).bracesInCluster,
 			"head of the line": (*flaw).headOfLine, "upgrade": (*flaw).upgrade, "try waits": (*flaw).tryWaits,
 		} {
 			t.Run(version+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				c := together{inBoth: inBoth{t, "redis://" + server.Addr, "", java, holdfast, watchdog}}
-				test(&flaw{c, server}, version+"-"+strings.ReplaceAll(name, " ", "-"))
+				c := newTogether(t, "redis://"+server.Addr, "", java, holdfast)
+				test(&flaw{*c, server}, version+"-"+strings.ReplaceAll(name, " ", "-"))
 			})
 		}
 	}
@@ -265,37 +265,6 @@ func (f *flaw) spinUnlock(name string) {
 	java2.do("ok", "end h")
 }
 
-// evicted: a waiter of a fair lock loses its place, though it lives, when it has waited for longer than its client's
-// fairLockWaitTimeout. When it gets the lock then, nobody knows: it may have been told to sleep for five minutes, and have
-// been removed from the queue a second time.
-func (f *flaw) evicted(name string) {
-	_, java2, eye := f.two()
-	java1 := f.java.open(f, f.servers, watchdog, 500)
-	holder := f.holdfast.open(f, f.servers, brief)
-	holder.do("held", "lock h fair %s 0", name)
-	java1.tell("lock h fair %s -1", name)
-	f.queued(eye, name, 2)
-	java2.tell("lock h fair %s -1", name)
-	f.queued(eye, name, 3)
-	time.Sleep(brief + 2*time.Second) // longer than the TTL that java1 was told, and half a second
-	holder.do("ok", "end h")
-	java2.expect("held")
-	f.quiet(java1, 0)
-	java2.do("ok", "end h")
-}
-
-// readerWithoutKey: a reader that does not keep a key of its own loses its hold when another is released.
-func (f *flaw) readerWithoutKey(name string) {
-	java, _ := f.both()
-	f.server.Ask("HSET", name, "mode", "read", "00000000-0000-4000-8000-000000000000:1", "1")
-	f.server.Ask("PEXPIRE", name, "60000")
-	java.do("held", "lock h read %s 0", name)
-	java.do("ok", "end h")
-	if f.server.Ask("EXISTS", name) != "0" {
-		f.Error("the other reader still has its hold")
-	}
-}
-
 // readersTTL: a reader that renews sets the TTL of all readers to its own watchdog. When it dies, a writer is let in beside
 // a reader that has its hold for a minute.
 func (f *flaw) readersTTL(name string) {
@@ -335,27 +304,6 @@ func (f *flaw) deadReader(name string) {
 	java.do("ok", "end r")
 }
 
-// latchKeys: each release by 3.52 leaves a key for some seconds; 4.7 deletes it.
-func (f *flaw) latchKeys(name string) {
-	java, _ := f.both()
-	java.do("held", "lock h mutex %s 0", name)
-	java.do("ok", "end h")
-	left := func() bool {
-		return strings.Contains(f.server.Ask("KEYS", "redisson_unlock_latch:{"+name+"}:*"), "latch")
-	}
-	if strings.Contains(f.java.name, "3.52") {
-		if time.Sleep(time.Second); !left() {
-			f.Error("no key is left")
-		}
-		return
-	}
-	for end := time.Now().Add(patience); left(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			f.Fatal("a key is left")
-		}
-	}
-}
-
 // deletedLatch: who waits for a latch whose key is deleted waits on, in Redisson. Holdfast tells, if it is who deletes.
 func (f *flaw) deletedLatch(name string) {
 	java, holdfast := f.both()
@@ -372,24 +320,6 @@ func (f *flaw) deletedLatch(name string) {
 	f.asleep(java, name, "countdown await %s 600000", name)
 	holdfast.do("ok", "countdown delete %s", name)
 	java.expect("ok")
-}
-
-// releaseMakes: releasing a permit of a semaphore that is gone makes a semaphore, in Redisson.
-func (f *flaw) releaseMakes(name string) {
-	java, holdfast := f.both()
-	for _, s := range []*service{java, holdfast} {
-		s.do("held", "lock h counted:3:2 %s 0", name)
-		f.server.Ask("DEL", name)
-		if s == java {
-			s.do("ok", "end h")
-			if got := f.server.Ask("GET", name); got != "2" {
-				f.Errorf("the semaphore has %s permits", got)
-			}
-			f.server.Ask("DEL", name)
-			continue
-		}
-		f.fails(s, "no semaphore", "end h")
-	}
 }
 
 // lostMessage: who waits for permits, and is not told of them, waits on, in Redisson.
@@ -461,19 +391,6 @@ func (f *flaw) tryWaits(name string) {
 	holdfast.do("ok", "end h")
 	java.expect("held")
 	java.do("ok", "end h")
-}
-
-// counter: the counter of a fenced lock has no end, in Holdfast neither.
-func (f *flaw) counter(name string) {
-	java, holdfast := f.both()
-	for i, s := range []*service{java, holdfast} {
-		name := name + strconv.Itoa(i)
-		s.do("held", "lock h fenced %s 0", name)
-		s.do("ok", "end h")
-		if ms := f.pttl("redisson_lock_token:{" + name + "}"); ms != -1 {
-			f.Errorf("the counter of %v lasts %d ms", s, ms)
-		}
-	}
 }
 
 // bracesInCluster: Redisson takes a lock that it cannot release, because the channel is in another slot.

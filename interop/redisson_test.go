@@ -28,19 +28,10 @@ func startRedisson(t testing.TB, version string) *program {
 }
 
 // together is a server, or some, and the programs that use it.
-type together struct {
-	inBoth
-	first, second *service // those of directions
-}
+type together struct{ inBoth }
 
-// directions calls a function with a service of each language, either first. They are the same at each call.
-func (c *together) directions(f func(a, b *service)) {
-	c.Helper()
-	if c.first == nil {
-		c.first, c.second = c.both()
-	}
-	f(c.first, c.second)
-	f(c.second, c.first)
+func newTogether(t *testing.T, servers, root string, java, holdfast *program) *together {
+	return &together{inBoth{T: t, servers: servers, root: root, java: java, holdfast: holdfast, lasts: watchdog, inTime: inTime}}
 }
 
 // watchdog is for how long locks last that do not end in a test.
@@ -66,7 +57,7 @@ func TestRedisson(t *testing.T) {
 			{"sentinel", "redis+sentinel://" + sentinels.Addrs() + "/" + testserver.PrimaryName},
 			{"cluster", "redis+cluster://" + cluster.Servers[0].Addr},
 		} {
-			c := &together{inBoth: inBoth{t, on.servers, version + "/", java, holdfast, watchdog}}
+			c := newTogether(t, on.servers, version+"/", java, holdfast)
 			c.rows(on.what)
 			all = append(all, c)
 		}
@@ -87,11 +78,11 @@ func TestRedisson(t *testing.T) {
 		var programs []*program
 		for _, version := range redissons {
 			java := startRedisson(t, version)
-			c := &together{inBoth: inBoth{t, servers, version + "/", java, holdfast, watchdog}}
+			c := newTogether(t, servers, version+"/", java, holdfast)
 			c.exclusion("red", "n")
 			programs = append(programs, java, holdfast)
 		}
-		c := &together{inBoth: inBoth{t, servers, "", programs[0], holdfast, watchdog}}
+		c := newTogether(t, servers, "", programs[0], holdfast)
 		c.counts(programs, "red", testserver.Long(15, 150))()
 	})
 }
@@ -106,8 +97,10 @@ func TestRedissonCrowd(t *testing.T) {
 		java, holdfast := startRedisson(t, version), startHoldfast(t)
 		programs = append(programs, java, java, holdfast, holdfast)
 	}
-	c := &together{inBoth: inBoth{t, "redis://" + server.Addr, "", programs[0], programs[2], watchdog}}
-	c.crowds(programs, testserver.Long(60, 1250))
+	times := testserver.Long(60, 1250)
+	newTogether(t, "redis://"+server.Addr, "", programs[0], programs[2]).crowds(programs,
+		[]string{"mutex", "fair", "fenced", "spin", "write", "multi", "semaphore:1:1", "counted:1:1"}, times,
+		[]string{"semaphore:3:1", "semaphore:3:2", "counted:3:2"}, times/5)
 }
 
 // on returns c for another test.
@@ -123,9 +116,9 @@ var redissonKinds = []string{"mutex", "fair", "fenced", "spin", "write", "semaph
 // rows tests each row of the table in redislock's documentation.
 func (c *together) rows(deployment string) {
 	tests := map[string]func(*together, string){
-		"exclusion": (*together).exclusions, "wakes": (*together).wakeUps, "order": (*together).order, "tokens": (*together).tokens,
-		"readers": (*together).readers, "downgrade": (*together).downgrade, "permits": (*together).permits, "expiring": (*together).expiring,
-		"multi": (*together).multi, "latch": (*together).countDowns, "operator": (*together).operator, "reentry": (*together).reentry,
+		"exclusion": func(c *together, name string) { c.exclusions(redissonKinds, name) }, "order": (*together).order, "tokens": (*together).tokens,
+		"readers": (*together).readers, "downgrade": (*together).downgrade, "permits": func(c *together, name string) { c.permits(name) }, "expiring": (*together).expiring,
+		"multi": func(c *together, name string) { c.multi(name) }, "latch": (*together).countDowns, "operator": (*together).operator, "reentry": (*together).reentry,
 		"braces": (*together).braces, "refused": (*together).refused, "dead first": (*together).deadFirst,
 	}
 	if deployment != "cluster" {
@@ -140,88 +133,6 @@ func (c *together) rows(deployment string) {
 			t.Parallel()
 			test(c.on(t), c.root+strings.ReplaceAll(name, " ", "-"))
 		})
-	}
-}
-
-// wakes checks that a service which waits for a lock gets it when another is told to end its own.
-func (c *together) wakes(waiter, holder *service, handle string) {
-	c.Helper()
-	waiter.silent()
-	begin := time.Now()
-	holder.do("ok", "end %s", handle)
-	waiter.expect("held")
-	if d := time.Since(begin); d > inTime {
-		c.Errorf("P7: %v was not woken by %v: it has waited for %v", waiter, holder, d)
-	}
-}
-
-func (c *together) exclusions(name string) {
-	for _, kind := range redissonKinds {
-		c.exclusion(kind, name+"/"+strings.ReplaceAll(kind, ":", "-"))
-	}
-	c.exclusion("multi", name+"/a,"+name+"/b")
-}
-
-// exclusion: one has the lock, the other does not get it at once nor later, and then is woken by the
-// release.
-func (c *together) exclusion(kind, name string) {
-	c.directions(func(a, b *service) {
-		a.do("held", "lock h %s %s 0", kind, name)
-		b.do("busy", "lock h %s %s 0", kind, name)
-		b.do("busy", "lock h %s %s 50", kind, name)
-		b.tell("lock h %s %s -1", kind, name)
-		time.Sleep(20 * time.Millisecond) // mostly it waits by then
-		c.wakes(b, a, "h")
-		b.do("ok", "end h")
-		a.do("held", "lock h %s %s 0", kind, name) // nothing is left of the refused ones
-		a.do("ok", "end h")
-	})
-}
-
-// wakeUps: two services pass a lock on. How long the release takes to wake the other is logged. If one of them polled, it would
-// mostly be woken so much later than the other that a busy machine does not explain it: by a third of a second in Go, and by
-// the time for which a lock of the dead lasts in Java.
-func (c *together) wakeUps(name string) {
-	for _, kind := range []string{"mutex", "fair", "fenced", "write", "semaphore:1:1", "counted:1:1"} {
-		java, holdfast := c.both()
-		took := map[*service][]time.Duration{}
-		has, wants := java, holdfast
-		has.do("held", "lock h %s %s/%s -1", kind, name, kind)
-		for range wakeUps {
-			wants.tell("lock h %s %s/%s -1", kind, name, kind)
-			time.Sleep(2 * time.Millisecond) // mostly it waits by then
-			wants.silent()
-			told := time.Now()
-			has.do("ok", "end h")
-			wants.expect("held")
-			took[wants] = append(took[wants], time.Since(told))
-			has, wants = wants, has
-		}
-		has.do("ok", "end h")
-		median := func(s *service) time.Duration {
-			all := took[s]
-			slices.Sort(all)
-			c.Logf("%s: %v is woken after %v, the median of %d", kind, s, all[len(all)/2], len(all))
-			return all[len(all)/2]
-		}
-		inJava, inGo := median(java), median(holdfast)
-		if most := 3*min(inJava, inGo) + 100*time.Millisecond; max(inJava, inGo) > most {
-			c.Errorf("P7: %d releases of %s wake Redisson after %v and Holdfast after %v: one of them is not told", wakeUps, kind, inJava, inGo)
-		}
-	}
-}
-
-// wakeUps is how often a lock is passed on.
-const wakeUps = 120
-
-// queued waits until so many hold a fair lock or wait for it.
-func (c *together) queued(eye *service, name string, n int) {
-	c.Helper()
-	for end := time.Now().Add(patience); eye.ask("participants %s", name) != strconv.Itoa(n); {
-		if time.Now().After(end) {
-			c.Fatalf("%s never has %d participants", name, n)
-		}
-		time.Sleep(2 * time.Millisecond)
 	}
 }
 
@@ -325,52 +236,6 @@ func (c *together) downgrade(name string) {
 	})
 }
 
-// permits: those of both languages add up.
-func (c *together) permits(name string) {
-	waiter1, waiter2 := c.both()
-	c.directions(func(a, b *service) {
-		a.do("held", "lock two semaphore:3:2 %s 0", name)
-		b.do("held", "lock one semaphore:3:1 %s 0", name)
-		for _, s := range []*service{a, b} {
-			s.do("busy", "lock none semaphore:3:1 %s 0", name)
-			s.do("busy", "lock none semaphore:3:1 %s 50", name)
-		}
-		for _, waiter := range []*service{waiter1, waiter2} {
-			waiter.tell("lock two semaphore:3:2 %s -1", name)
-			b.do("ok", "end one")
-			time.Sleep(50 * time.Millisecond)
-			c.wakes(waiter, a, "two") // one is free, not two
-			b.do("held", "lock one semaphore:3:1 %s -1", name)
-			waiter.do("ok", "end two")
-			a.do("held", "lock two semaphore:3:2 %s 0", name)
-		}
-		a.do("ok", "end two")
-		b.do("ok", "end one")
-		a.do("held", "lock all semaphore:3:3 %s 0", name)
-		b.do("busy", "lock none semaphore:3:1 %s 0", name)
-		a.do("ok", "end all")
-	})
-}
-
-// multi: all or none of several locks, whichever the other has.
-func (c *together) multi(name string) {
-	c.directions(func(a, b *service) {
-		ab, bc := name+"/a,"+name+"/b", name+"/b,"+name+"/c"
-		a.do("held", "lock h multi %s 0", ab)
-		b.do("busy", "lock h multi %s 0", bc)
-		b.do("busy", "lock h mutex %s/b 0", name)
-		a.do("held", "lock h2 mutex %s/c 0", name) // b has left nothing
-		a.do("ok", "end h2")
-		b.tell("lock h multi %s -1", bc)
-		time.Sleep(50 * time.Millisecond)
-		c.wakes(b, a, "h")
-		a.do("busy", "lock h multi %s 0", ab)
-		a.do("held", "lock h mutex %s/a 0", name)
-		a.do("ok", "end h")
-		b.do("ok", "end h")
-	})
-}
-
 // countDowns: who waits for a latch goes on when it is opened, whoever counts.
 func (c *together) countDowns(name string) {
 	java2, holdfast2 := c.both()
@@ -426,25 +291,6 @@ func (c *together) reentry(name string) {
 		c.wakes(holdfast, java, "two")
 		holdfast.do("ok", "end h")
 	}
-}
-
-// crowds: each kind of lock on a name of its own, and all kinds at the same time. Each client increments a number so many
-// times under a lock, or takes permits a fifth of that.
-func (c *together) crowds(programs []*program, times int) {
-	begin := time.Now()
-	var finish []func()
-	for _, kind := range []string{"mutex", "fair", "fenced", "spin", "write", "multi", "semaphore:1:1", "counted:1:1"} {
-		finish = append(finish, c.counts(programs, kind, times))
-	}
-	for _, kind := range []string{"semaphore:3:1", "semaphore:3:2", "counted:3:2"} {
-		for _, s := range c.each(programs, "crowd %s %scrowd/%s %s %d", kind, c.root, strings.ReplaceAll(kind, ":", "-"), c.TempDir(), times/5) {
-			finish = append(finish, s.finish)
-		}
-	}
-	for _, f := range finish {
-		f()
-	}
-	c.Logf("%d times each kind in %v", times*len(programs), time.Since(begin))
 }
 
 // braces: names with braces, whatever Redisson makes of them.

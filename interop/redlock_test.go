@@ -40,57 +40,42 @@ func TestRedlock(t *testing.T) {
 	}
 	const often = 10_000 // tries of redsync that go on until the lock is free
 	ours := c.Mutex("both", &holdfast.Options{TTL: long})
-	held := func(who string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	must := func(ok bool, err error) {
 		t.Helper()
-		if lease, err := ours.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("%s has the lock, and Holdfast gets %v, %v", who, lease, err)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
 		}
 	}
-	acquire := func() *holdfast.Lease {
+	excluded := func(when string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		lease, err := ours.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
+		if err := theirs("both", long, 1).Lock(); err == nil {
+			t.Errorf("%s redsync gets the lock", when)
 		}
-		return lease
 	}
 
 	m := theirs("both", long, often)
-	if err := m.Lock(); err != nil {
-		t.Fatal(err)
+	must(true, m.Lock())
+	if lease, err := ours.TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("redsync has the lock, and Holdfast gets %v, %v", lease, err)
 	}
-	held("redsync")
-	if ok, err := m.Unlock(); !ok || err != nil {
-		t.Fatalf("redsync's unlock: %v, %v", ok, err)
-	}
-	lease := acquire()
-	if err := theirs("both", long, 1).Lock(); err == nil {
-		t.Error("Holdfast has the lock, and redsync gets it")
-	}
-	if err := lease.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must(m.Unlock())
+	lease, err := ours.Acquire(ctx)
+	must(true, err)
+	excluded("beside Holdfast")
+	must(true, lease.Release())
 
 	late := theirs("both", short, often) // it does not renew
-	if err := late.Lock(); err != nil {
-		t.Fatal(err)
+	must(true, late.Lock())
+	lease, err = ours.Acquire(ctx)
+	must(true, err)
+	for what, late := range map[string]func() (bool, error){"released": late.Unlock, "extended": late.Extend} {
+		if ok, _ := late(); ok {
+			t.Errorf("a late holder of redsync's has %s a lock", what)
+		}
 	}
-	lease = acquire()
-	if ok, _ := late.Unlock(); ok {
-		t.Error("a late holder of redsync's has released a lock")
-	}
-	if ok, _ := late.Extend(); ok {
-		t.Error("a late holder of redsync's has extended a lock")
-	}
-	if err := theirs("both", long, 1).Lock(); err == nil {
-		t.Error("redsync gets a lock that a late holder cannot have released")
-	}
-	if err := lease.Renew(t.Context()); err != nil {
-		t.Errorf("after a late release by redsync: %v", err)
-	}
-	if err := lease.Release(); err != nil {
-		t.Fatal(err)
-	}
+	excluded("after a late release")
+	must(true, lease.Renew(ctx))
+	must(true, lease.Release())
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// servicesPeer is the value of peerVariable for the program of Holdfast's services.
-const servicesPeer = "services"
-
 // patience is how long a test waits for what must come: so long hangs what does not.
 const patience = 2 * time.Minute
 
@@ -33,7 +30,7 @@ type program struct {
 func startCurator(t testing.TB) *program {
 	t.Helper()
 	dir := testserver.NeedPeers(t)
-	return startProgram(t, library{name: "Curator", command: func(string) *exec.Cmd { return inJava(dir, "CuratorPeer") }})
+	return startProgram(t, library{name: "Curator", command: func(string) *exec.Cmd { return inJavaWith(dir, "java", "CuratorPeer") }})
 }
 
 // startHoldfast starts a program in Go.
@@ -41,7 +38,7 @@ func startHoldfast(t testing.TB) *program {
 	t.Helper()
 	return startProgram(t, library{name: "Holdfast", command: func(string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), peerVariable+"="+servicesPeer)
+		cmd.Env = append(os.Environ(), peerVariable+"=services")
 		return cmd
 	}})
 }

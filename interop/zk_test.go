@@ -5,14 +5,15 @@ package interop
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
+
+// session is how long sessions of ZooKeeper are that do not end in a test.
+const session = 4 * time.Second
 
 // curator is a server, and the programs that use it.
 type curator struct {
@@ -27,27 +28,35 @@ func TestCurator(t *testing.T) {
 		TickTime: 200 * time.Millisecond, Containers: 100 * time.Millisecond,
 		JVM: []string{"-Dzookeeper.nio.numWorkerThreads=0"}, // fewer threads for a request to pass through
 	})
-	c := &curator{inBoth{t, server.Addrs(), "/", startCurator(t), startHoldfast(t), session}, server}
+	c := (&curator{inBoth: inBoth{java: startCurator(t), holdfast: startHoldfast(t)}}).on(t, server)
 	c.rows(server)
 	// Most services of Curator then use another server than Holdfast, which uses the leader.
 	c.rows(testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{
 		Old: true, Members: 3, TickTime: 200 * time.Millisecond, Containers: 100 * time.Millisecond,
 	}))
-	t.Run("crowd", func(t *testing.T) { c.on(t, server).crowds() })
+	// Two programs of Holdfast and two services of Curator under load. No test runs beside them: a hand-over mostly waits
+	// until processes wake up. Not 3:2: Curator takes permits one by one, and services that have one each would wait for ever.
+	t.Run("crowd", func(t *testing.T) {
+		times := testserver.Long(150, 2500)
+		c.on(t, server).crowds([]*program{c.java, c.java, c.holdfast, startHoldfast(t)},
+			[]string{"mutex", "single", "write", "multi"}, times, []string{"semaphore:3:1", "semaphore:4:2"}, times)
+	})
 }
 
 // on returns c for another test or server.
 func (c *curator) on(t *testing.T, server *testserver.ZooKeeper) *curator {
-	return &curator{inBoth{t, server.Addrs(), "/", c.java, c.holdfast, session}, server}
+	return &curator{inBoth{T: t, servers: server.Addrs(), root: "/", java: c.java, holdfast: c.holdfast, lasts: session}, server}
 }
 
 // rows tests each row of the table in zklock's documentation.
 func (c *curator) rows(server *testserver.ZooKeeper) {
 	c.Run(fmt.Sprint("rows/", len(server.Members)), func(t *testing.T) {
 		for name, test := range map[string]func(*curator, string){
-			"exclusion": (*curator).exclusion, "order": (*curator).order, "readers": (*curator).readers,
-			"downgrade": (*curator).downgrade, "permits": (*curator).permits,
-			"multi": (*curator).multi, "revocation": (*curator).revocation, "leaders": (*curator).leaders,
+			"exclusion": func(c *curator, path string) {
+				c.exclusions([]string{"mutex", "write", "single", "semaphore:1:1"}, path)
+			}, "order": (*curator).order, "readers": (*curator).readers,
+			"downgrade": (*curator).downgrade, "permits": func(c *curator, path string) { c.permits(path) },
+			"multi": func(c *curator, path string) { c.multi(path) }, "revocation": (*curator).revocation, "leaders": (*curator).leaders,
 			"operator": (*curator).operator, "names": (*curator).names,
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -56,44 +65,6 @@ func (c *curator) rows(server *testserver.ZooKeeper) {
 			})
 		}
 	})
-}
-
-// queued waits until so many hold the path or wait for it.
-func (c *curator) queued(eye *service, path string, n int) {
-	c.Helper()
-	for end := time.Now().Add(patience); eye.ask("participants %s", path) != strconv.Itoa(n); {
-		if time.Now().After(end) {
-			c.Fatalf("%s never has %d participants", path, n)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-// exclusion: one has the lock, the other does not get it at once nor later, and then is woken by the
-// release.
-func (c *curator) exclusion(path string) {
-	for _, kind := range []string{"mutex", "write", "single", "semaphore:1:1", "multi"} {
-		path := path + "/" + strings.ReplaceAll(kind, ":", "-")
-		if kind == "multi" {
-			path += "/a," + path + "/b"
-		}
-		c.directions(func(a, b *service) {
-			a.do("held", "lock h %s %s 0", kind, path)
-			b.do("busy", "lock h %s %s 0", kind, path)
-			b.do("busy", "lock h %s %s 50", kind, path)
-			b.tell("lock h %s %s -1", kind, path)
-			time.Sleep(20 * time.Millisecond) // mostly it waits by then
-			b.silent()
-			a.tell("end h")
-			begin := time.Now()
-			b.expect("held")
-			c.Logf("%s: %v is woken %v after %v was told to release", kind, b, time.Since(begin), a)
-			a.expect("ok")
-			b.do("ok", "end h")
-			a.do("held", "lock h %s %s 0", kind, path) // nothing is left of the refused ones
-			a.do("ok", "end h")
-		})
-	}
 }
 
 // order: waiters of both languages get the lock in the order in which they came.
@@ -175,53 +146,6 @@ func (c *curator) downgrade(path string) {
 		a.do("ok", "end h")
 		other.expect("held")
 		other.do("ok", "end h")
-	})
-}
-
-// permits: those of both languages add up.
-func (c *curator) permits(path string) {
-	java2, holdfast2 := c.both()
-	c.directions(func(a, b *service) {
-		a.do("held", "lock two semaphore:3:2 %s 0", path)
-		b.do("held", "lock one semaphore:3:1 %s 0", path)
-		for _, s := range []*service{a, b} {
-			s.do("busy", "lock none semaphore:3:1 %s 0", path)
-			s.do("busy", "lock none semaphore:3:1 %s 50", path)
-		}
-		for _, waiter := range []*service{java2, holdfast2} {
-			waiter.tell("lock two semaphore:3:2 %s -1", path)
-			b.do("ok", "end one")
-			waiter.silent() // one is free, not two
-			a.do("ok", "end two")
-			waiter.expect("held")
-			b.do("held", "lock one semaphore:3:1 %s -1", path)
-			waiter.do("ok", "end two")
-			a.do("held", "lock two semaphore:3:2 %s 0", path)
-		}
-		a.do("ok", "end two")
-		b.do("ok", "end one")
-		a.do("held", "lock all semaphore:3:3 %s 0", path)
-		b.do("busy", "lock none semaphore:3:1 %s 0", path)
-		a.do("ok", "end all")
-	})
-}
-
-// multi: all or none of several locks, whichever the other has.
-func (c *curator) multi(path string) {
-	c.directions(func(a, b *service) {
-		ab, bc := path+"/a,"+path+"/b", path+"/b,"+path+"/c"
-		a.do("held", "lock h multi %s 0", ab)
-		b.do("busy", "lock h multi %s 0", bc)
-		b.do("busy", "lock h mutex %s/b 0", path)
-		a.do("held", "lock h2 mutex %s/c 0", path) // b has left nothing
-		a.do("ok", "end h2")
-		b.tell("lock h multi %s -1", bc)
-		a.do("ok", "end h")
-		b.expect("held")
-		a.do("busy", "lock h multi %s 0", ab)
-		a.do("held", "lock h mutex %s/a 0", path)
-		a.do("ok", "end h")
-		b.do("ok", "end h")
 	})
 }
 
@@ -327,26 +251,4 @@ func (c *curator) names(path string) {
 			_ = lease.Release() // a loss would be told by what follows
 		}
 	}
-}
-
-// crowds: two programs of Holdfast and two services of Curator under load, each kind of lock on a name of
-// its own, and all kinds at the same time: a hand-over mostly waits until processes wake up. No test runs
-// beside them.
-func (c *curator) crowds() {
-	times := testserver.Long(150, 2500)
-	programs := []*program{c.java, c.java, c.holdfast, startHoldfast(c)}
-	begin := time.Now()
-	var finish []func()
-	for _, kind := range []string{"mutex", "single", "write", "multi"} {
-		finish = append(finish, c.counts(programs, kind, times))
-	}
-	for _, kind := range []string{"semaphore:3:1", "semaphore:4:2"} { // not 3:2: Curator takes permits one by one, and services that have one each would wait for ever
-		for _, s := range c.each(programs, "crowd %s /crowd/%s %s %d", kind, strings.ReplaceAll(kind, ":", "-"), c.TempDir(), times) {
-			finish = append(finish, s.finish)
-		}
-	}
-	for _, f := range finish {
-		f()
-	}
-	c.Logf("%d times each kind in %v", times*len(programs), time.Since(begin))
 }

@@ -40,11 +40,13 @@ class RedisPy:
             work()
 
 
-def count(client, peer, name, key, times):
+def count(peer, name, file, times):
     def increment():
-        number = int(client.get(key) or 0)
-        time.sleep(0.002)
-        client.set(key, number + 1)
+        with open(file, "r+") as f:
+            number = int(f.read())
+            time.sleep(0.002)
+            f.seek(0)
+            f.write(str(number + 1))
 
     for _ in range(times):
         peer.section(name, increment)
@@ -66,7 +68,7 @@ def main():
         elif command == "unlock":
             answer = "ok" if peer.unlock() else "lost"
         elif command == "count":
-            count(client, peer, args[0], args[1], int(args[2]))
+            count(peer, args[0], args[1], int(args[2]))
             answer = "ok"
         else:
             raise ValueError(line)

@@ -160,7 +160,7 @@ func (e *Engine) untilConfirm(g *gate) time.Duration {
 // place which it has inherited, or a new one.
 func (e *Engine) ensurePlace(g *gate) {
 	if g.place.owner == "" {
-		g.place = place{owner: e.NewOwner(), terms: &g.first.settings.Terms}
+		g.place = place{owner: e.NewOwner(), terms: g.first.settings}
 	}
 }
 
@@ -474,7 +474,7 @@ func (e *Engine) giveUp(c *Caller, err error) Action {
 	g.remove(c)
 	c.stage = gaveUp
 	if wasHead {
-		usable := e.Queue && g.first != nil && g.place.terms != nil && g.first.settings.Terms == *g.place.terms
+		usable := e.Queue && g.first != nil && g.place.terms != nil && g.first.settings.sameTerms(g.place.terms)
 		if !usable {
 			e.withdrawPlace(c.name, g.renounce())
 			g.told = false

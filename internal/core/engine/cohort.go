@@ -62,7 +62,7 @@ func (e *Engine) handOver(h *Hold) bool {
 		return false
 	}
 	c := g.first
-	if h.machine.Until().Sub(e.now) <= h.valid/3 || c == nil || c.settings.Terms != h.settings.Terms {
+	if h.machine.Until().Sub(e.now) <= h.valid/3 || c == nil || !c.settings.sameTerms(h.settings) {
 		return false
 	}
 	g.remove(c)

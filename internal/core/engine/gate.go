@@ -31,7 +31,7 @@ type gate struct {
 // next, if that one's terms are the same.
 type place struct {
 	owner     string // "": none
-	terms     *Terms
+	terms     *Settings
 	sent      bool              // the store may know it: it must be used or withdrawn
 	stray     bool              // a request for it got no answer and may still be on its way
 	handle    any               // what the driver has said of it: driver.Grant.Handle

@@ -104,7 +104,7 @@ func (h *Hold) add(c *Caller) {
 
 // sharedWith reports whether a caller at the gate may have a part of the shared hold.
 func (h *Hold) sharedWith(c *Caller) bool {
-	return c.settings.Terms == h.settings.Terms && c.settings.MaxHold == h.settings.MaxHold
+	return c.settings.sameTerms(h.settings) && c.settings.MaxHold == h.settings.MaxHold
 }
 
 // Caller's lease, for those who have the engine's lock unless it says otherwise.
@@ -207,7 +207,7 @@ func (e *Engine) expire(h *Hold) bool {
 	if at, ok := h.renewedUntil(); ok && e.now >= at && !h.over && h.machine.Trusted(e.now) {
 		h.machine.Finish()
 		e.schedule(h)
-		e.tellUntil(h, Expiring, nil)
+		e.tellOf(h, Expiring, nil)
 	}
 	return h.machine.Final()
 }
@@ -310,15 +310,13 @@ func (e *Engine) end(c *Caller, err error) {
 	}
 }
 
-// tellOf tells of the hold's state or end.
+// tellOf tells of the hold's state, with its trust deadline, or of its end.
 func (e *Engine) tellOf(h *Hold, kind NewsKind, err error) {
-	e.tell(News{Kind: kind, About: h.extras().first, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, After: e.now.Sub(h.taken), Err: err})
-}
-
-// tellUntil tells of the hold with its trust deadline.
-func (e *Engine) tellUntil(h *Hold, kind NewsKind, err error) {
-	n := News{Kind: kind, About: h.extras().first, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, Until: h.machine.Until(), Err: err}
-	if kind == Expiring {
+	n := News{Kind: kind, About: h.extras().first, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, Err: err}
+	if kind == InDoubt || kind == Recovered || kind == Expiring {
+		n.Until = h.machine.Until()
+	}
+	if kind == Lost || kind == GaveBack || kind == Expiring {
 		n.After = e.now.Sub(h.taken)
 	}
 	e.tell(n)

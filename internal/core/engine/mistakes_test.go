@@ -14,7 +14,7 @@ var mistakes = []planted.Mistake{
 		"hold.go", "lease.Start(now, g.Since, ", "lease.Start(now, map[bool]driver.Instant{true: now, false: g.Since}[PLANTED], ",
 	}}},
 	{Name: "P1: a writer shares a hold of readers", World: "readers", Edits: [][3]string{{
-		"hold.go", "c.settings.Terms == h.settings.Terms && c.settings.MaxHold", "(PLANTED || c.settings.Terms == h.settings.Terms) && c.settings.MaxHold",
+		"hold.go", "c.settings.sameTerms(h.settings) && c.settings.MaxHold", "(PLANTED || c.settings.sameTerms(h.settings)) && c.settings.MaxHold",
 	}}},
 	{Name: "P1: an owner is used after its withdrawal", World: "no queue, late withdrawals", Edits: [][3]string{{
 		"acquire.go", "be asked again under the same owner.\n\t\te.withdrawPlace(c.name, g.renounce())",

@@ -16,7 +16,7 @@ const renewWithin = 5 * time.Second
 // renewalRules are how renewals share batches.
 var renewalRules = batch.Rules[*Hold]{
 	Entry:   func(h *Hold) *batch.Entry { return &h.renewal },
-	Slack:   func(h *Hold) time.Duration { return max(0, min(h.settings.RenewEvery, h.valid/3)) / 8 },
+	Slack:   func(h *Hold) time.Duration { return max(0, min(h.settings.Pace.Every, h.valid/3)) / 8 },
 	Left:    func(h *Hold, now driver.Instant) time.Duration { return h.machine.Until().Sub(now) },
 	Longest: renewWithin,
 }
@@ -73,7 +73,7 @@ func (e *Engine) renewed(h *Hold, r driver.Renewal) {
 		}
 		e.schedule(h)
 		if doubted {
-			e.tellUntil(h, Recovered, nil)
+			e.tellOf(h, Recovered, nil)
 		}
 	case r.Err != nil && driver.Gone(r.Err):
 		h.machine.Gone()
@@ -83,7 +83,7 @@ func (e *Engine) renewed(h *Hold, r driver.Renewal) {
 	case r.Err != nil && h.machine.Trusted(e.now):
 		e.schedule(h)
 		if !doubted {
-			e.tellUntil(h, InDoubt, r.Err)
+			e.tellOf(h, InDoubt, r.Err)
 		}
 	default:
 		// The answer came after the deadline: whatever it says, a lease that is over is

@@ -151,7 +151,7 @@ func (s *setup) model() explore.Model[*world, [2]uint64] {
 	for i, wish := range s.wishes {
 		p := &person{wish: wish, c: &engine.Caller{}}
 		settings := &engine.Settings{
-			Terms:   engine.Terms{Mode: wish.mode, TTL: ttl, MinHold: wish.minHold, RenewEvery: ttl / 3},
+			Request: driver.Request{Mode: wish.mode, TTL: ttl, MinHold: wish.minHold},
 			MaxHold: wish.maxHold,
 			Pace:    lease.Pace{TTL: ttl, Every: ttl / 3},
 		}

@@ -104,44 +104,6 @@ func TestHandedOver(t *testing.T) {
 	}
 }
 
-// TestRenewal follows a lease through a renewal, two failures and a recovery.
-func TestRenewal(t *testing.T) {
-	m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
-	renewAt := func(want driver.Instant) {
-		t.Helper()
-		if at, ok := m.RenewAt(); !ok || at != want {
-			t.Errorf("renewed at %v %v, want %v", at, ok, want)
-		}
-	}
-	if !m.Send(10*second) || m.Send(10*second) {
-		t.Error("of two renewals at once exactly one may go out")
-	}
-	if _, ok := m.RenewAt(); ok {
-		t.Error("another renewal is due while one is under way")
-	}
-	if !m.Renewed(12*second, 10*second, ttl) || m.Until() != 39*second {
-		t.Errorf("renewed, and trusted until %v", m.Until())
-	}
-	renewAt(20 * second)
-
-	m.Send(20 * second)
-	if m.Failed(21 * second); m.State() != lease.Doubt || m.Until() != 39*second {
-		t.Error("the first failure brings doubt, and no other deadline")
-	}
-	renewAt(24 * second) // a sixth of the 18 s left
-	m.Send(24 * second)
-	m.Failed(27 * second)
-	renewAt(29 * second)
-	m.Send(29 * second)
-	if !m.Renewed(30*second, 29*second, ttl) || m.State() != lease.Held || m.Until() != 58*second {
-		t.Errorf("after the recovery: state %v until %v", m.State(), m.Until())
-	}
-	// An answer to an earlier request comes last: it takes nothing away, and adds nothing (P1).
-	if !m.Renewed(31*second, 20*second, ttl) || m.Until() != 58*second || m.Since() != 29*second {
-		t.Errorf("an older answer moved the deadline to %v, counted from %v", m.Until(), m.Since())
-	}
-}
-
 // TestOver: after the end of a lease no later event counts.
 func TestOver(t *testing.T) {
 	for name, end := range map[string]func(*lease.Machine) bool{

@@ -60,7 +60,7 @@ func (f Finding) String() string {
 type Result struct {
 	States, Steps, Ends int
 	Depth               int       // steps to the farthest state
-	Findings            []Finding // one for each text of an error, by a shortest way to it
+	Findings            []Finding // the first, by a shortest way to it, or none
 }
 
 // String returns the counts, without the findings.
@@ -71,16 +71,13 @@ func (r Result) String() string {
 
 // First explores until the first finding. It returns an error if the model has more states than the
 // budget: exploring a part of it says little.
-func (m Model[S, K]) First(budget int) (Result, error) { return m.explore(budget, true) }
-
-// All explores everything, past findings too. The budget is as for First.
-func (m Model[S, K]) All(budget int) (Result, error) { return m.explore(budget, false) }
+func (m Model[S, K]) First(budget int) (Result, error) { return m.explore(budget) }
 
 // For explores until the first finding, as deep as the time allows. It reports whether it has
 // explored everything.
 func (m Model[S, K]) For(d time.Duration) (r Result, all bool) {
 	m.until = time.Now().Add(d)
-	r, err := m.explore(math.MaxInt, true)
+	r, err := m.explore(math.MaxInt)
 	return r, err == nil && len(r.Findings) == 0
 }
 
@@ -94,12 +91,11 @@ type visit struct {
 }
 
 // explore goes breadth first, so that the first way to a state is a shortest one.
-func (m Model[S, K]) explore(budget int, first bool) (Result, error) {
+func (m Model[S, K]) explore(budget int) (Result, error) {
 	var r Result
 	visits := []visit{{from: -1}}
 	states := []S{m.Start} // of the visits from next on
 	seen := map[K]struct{}{m.Key(m.Start): {}}
-	known := map[string]bool{}
 	for next := 0; next < len(visits); next++ {
 		if !m.until.IsZero() && time.Now().After(m.until) {
 			return r, errTime
@@ -113,14 +109,8 @@ func (m Model[S, K]) explore(budget int, first bool) (Result, error) {
 			r.Ends++
 		}
 		if err != nil {
-			if !known[err.Error()] {
-				known[err.Error()] = true
-				r.Findings = append(r.Findings, Finding{err, way(visits, next)})
-			}
-			if first {
-				return r, nil
-			}
-			continue
+			r.Findings = []Finding{{err, way(visits, next)}}
+			return r, nil
 		}
 		for _, s := range steps {
 			r.Steps++

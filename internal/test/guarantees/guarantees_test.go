@@ -77,16 +77,6 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestTTLs(t *testing.T) {
-	for want, c := range map[string]driver.Caps{
-		"any": {}, "from 1ms": {MinTTL: time.Millisecond}, "up to 1m0s": {MaxTTL: time.Minute}, "1s to 1m0s": {MinTTL: time.Second, MaxTTL: time.Minute},
-	} {
-		if got := ttls(c); got != want {
-			t.Errorf("TTLs from %v to %v are %q, want %q", c.MinTTL, c.MaxTTL, got, want)
-		}
-	}
-}
-
 func TestEveryFaultHasAMeaning(t *testing.T) {
 	for _, f := range driver.Faults() {
 		if meanings[f] == "" {

@@ -5,7 +5,6 @@ package docstest
 import (
 	"regexp"
 	"strings"
-	"testing"
 )
 
 // block is a fenced block of a page.
@@ -43,19 +42,4 @@ func blocks(page, text string) (all []block) {
 		}
 	}
 	return all
-}
-
-func TestBlocks(t *testing.T) {
-	got := blocks("x.md", "a\n```sh\nb\n\nc\n```\n<!-- test: until up -->\n\n```go\nd\n```\n<!-- test: x -->\ne\n```\n```\n")
-	want := []block{
-		{"x.md", 2, "sh", "", "b\n\nc\n"}, {"x.md", 9, "go", "until up", "d\n"}, {"x.md", 14, "", "", ""},
-	}
-	if len(got) != len(want) {
-		t.Fatalf("%+v", got)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%+v, want %+v", got[i], want[i])
-		}
-	}
 }
