@@ -32,7 +32,6 @@ var workloads = []workload{
 	{name: "pair64", about: "64 goroutines take and release, a name each", kind: pairs, workers: 64, processes: 1, columns: pairColumns},
 	{name: "hot", about: "64 goroutines want one name", kind: hot, workers: 64, processes: 1, columns: hotColumns},
 	{name: "hot4", about: "4 processes of 16 goroutines want one name", kind: hot, workers: 16, processes: 4, columns: hotColumns},
-	crowdOf(2),
 	crowdOf(16),
 	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", kind: hot, workers: 1, processes: 8,
 		stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
@@ -70,12 +69,11 @@ type settings struct {
 	window time.Duration
 	peers  []string // nil: all
 	crowds []int    // how many clients a crowd has
-	keep   bool     // what was measured goes to the documentation
 }
 
 // settingsOf reads the settings; reps and window are those that the environment need not set.
 func settingsOf(getenv func(string) string, reps int, window time.Duration) (settings, error) {
-	s := settings{reps: reps, window: window, crowds: []int{4, 64}, keep: getenv("HOLDFAST_BENCH_KEEP") != ""}
+	s := settings{reps: reps, window: window, crowds: []int{4, 64}}
 	var err error
 	if v := getenv("HOLDFAST_BENCH_REPS"); v != "" {
 		if s.reps, err = strconv.Atoi(v); err != nil || s.reps < 1 {

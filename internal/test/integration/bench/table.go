@@ -152,3 +152,34 @@ func (got series) best(s *store, of func(result) float64) string {
 	}
 	return name
 }
+
+// speed is what one repetition has measured of one store: the p50 of a pair in µs, the pairs per second of 64
+// goroutines, and the p50 in µs of how long nobody had the name between two owners.
+type speed [3]float64
+
+// speeds is the table of docs/choose.md: medians, and beside Redis the medians and ranges of the ratios within the
+// repetitions.
+func speeds(all map[string][]speed) string {
+	var b strings.Builder
+	b.WriteString("| store | acquire and release, p50 | 64 goroutines, a name each: pairs/s | × Redis | nobody has the name between two owners, p50 | × Redis |\n|---|---|---|---|---|---|\n")
+	for _, s := range stores {
+		if all[s.name] == nil {
+			continue
+		}
+		var middles [3]float64
+		var times [3]string
+		for i := range middles {
+			var own, relative []float64
+			for rep, r := range all[s.name] {
+				own, relative = append(own, r[i]), append(relative, r[i]/all[redisStore.name][rep][i])
+			}
+			_, middles[i], _ = spread(own)
+			low, mid, high := spread(relative)
+			if times[i] = fmt.Sprintf("%.2g (%.2g–%.2g)", mid, low, high); s == &redisStore {
+				times[i] = "1"
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %.0f µs | %.0f | %s | %.0f µs | %s |\n", s.title, middles[0], middles[1], times[1], middles[2], times[2])
+	}
+	return b.String()
+}
