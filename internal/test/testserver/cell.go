@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,17 +48,8 @@ func StartCell(t testing.TB, o CellOptions) *Cell {
 		build = clockedCellProgram
 	}
 	program, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range attempts {
-		var c *Cell
-		if c, err = startCell(t, program, o); err == nil {
-			return c
-		}
-	}
-	t.Fatalf("the cell did not start: %v", err)
-	return nil
+	Must(t, err)
+	return started(t, "the cell", func() (*Cell, error) { return startCell(t, program, o) })
 }
 
 func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
@@ -94,31 +84,20 @@ func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 		}
 		c.Members = append(c.Members, m)
 	}
-	err := together(c.Members, func(m *CellMember) error {
+	return c, together(c.Members, func(m *CellMember) error {
 		m.args = append(m.args, peers...)
 		return m.start()
 	})
-	for _, m := range c.Members {
-		if err != nil {
-			m.Kill()
-		}
-	}
-	return c, err
 }
 
 // Addrs returns the addresses of all members, separated by commas, as a store URL has them.
 func (c *Cell) Addrs() string { return addrs(c.Members, func(m *CellMember) string { return m.Addr }) }
 
-// Stop tells the member to stop (SIGTERM), and waits until it has.
-func (m *CellMember) Stop() { m.end(syscall.SIGTERM) }
-
 // newMemberClock makes the clock of a member, and the environment of a program that uses it.
 func newMemberClock(t testing.TB, dir string) (*Clock, []string) {
 	t.Helper()
 	c := &Clock{t: t, file: filepath.Join(dir, "clock")}
-	if err := os.WriteFile(c.file, make([]byte, 8), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.WriteFile(c.file, make([]byte, 8), 0o600))
 	return c, append(os.Environ(), "HOLDFAST_TEST_CLOCK="+c.file)
 }
 

@@ -1,8 +1,6 @@
 package testserver
 
 import (
-	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -45,10 +43,7 @@ func StartMySQLIn(t testing.TB, zone string, args ...string) *MySQL {
 		"--innodb-log-file-size=8M", "--innodb-doublewrite=OFF", "--skip-log-bin",
 	}
 	prepareData(t, attr, data, append(slices.Clone(files), "--initialize-insecure")...)
-	first := filepath.Join(dir, "first.sql")
-	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	first := writeLines(t, filepath.Join(dir, "first.sql"), "CREATE DATABASE IF NOT EXISTS test;")
 	return serveMySQL(t, attr, append(files, "--init-file="+first, "--pid-file="+filepath.Join(dir, "pid"), "--mysqlx=OFF"), dir, zone, args)
 }
 
@@ -87,10 +82,4 @@ func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir, 
 }
 
 // URL returns the URL of the database test.
-func (m *MySQL) URL() string {
-	u := url.URL{Scheme: "mysql", User: url.User("root"), Host: m.Addr, Path: "/test"}
-	return u.String()
-}
-
-// Stop shuts the server down, as an operator would.
-func (m *MySQL) Stop() { m.end(syscall.SIGTERM) }
+func (m *MySQL) URL() string { return "mysql://root@" + m.Addr + "/test" }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -71,20 +70,11 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// Stop shuts the server down, as an operator would.
-func (r *Redis) Stop() { r.end(syscall.SIGTERM) }
-
-// StartRedisReplicas starts replicas of a server that has none, and returns when each of them follows
-// it. They end with the test.
-func StartRedisReplicas(t testing.TB, primary *Redis, n int, o RedisOptions) []*Redis {
-	t.Helper()
-	replicas := make([]*Redis, n)
-	for i := range replicas {
-		replicas[i] = StartRedis(t, o)
-		replicas[i].Follow(primary.Addr)
-	}
-	primary.AwaitReplicas(n)
-	return replicas
+// AddReplica starts a replica of the server, which has none, and returns when it follows. It ends with the test.
+func (r *Redis) AddReplica() {
+	r.t.Helper()
+	StartRedis(r.t, RedisOptions{}).Follow(r.Addr)
+	r.AwaitReplicas(1)
 }
 
 // Follow makes the server a replica of the one at an address, or of nobody if that is "": then it is a
@@ -129,21 +119,15 @@ func (r *Redis) exchange(commands ...[]string) (reply string) {
 		for _, a := range args {
 			fmt.Fprintf(c, "$%d\r\n%s\r\n", len(a), a)
 		}
-		reply = readReply(in)
+		if reply, err = readReply(in); err != nil {
+			return err.Error()
+		}
 	}
 	return reply
 }
 
-// readReply reads a reply of a Redis server as text.
-func readReply(in *bufio.Reader) string {
-	text, err := readValue(in)
-	if err != nil {
-		return err.Error()
-	}
-	return text
-}
-
-func readValue(in *bufio.Reader) (string, error) {
+// readReply reads a reply as text.
+func readReply(in *bufio.Reader) (string, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {
 		return "", err
@@ -164,7 +148,7 @@ func readValue(in *bufio.Reader) (string, error) {
 	case '*':
 		var items []string
 		for range n {
-			item, err := readValue(in)
+			item, err := readReply(in)
 			if err != nil {
 				return "", err
 			}
