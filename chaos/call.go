@@ -66,16 +66,9 @@ func (d *Driver) sleep(ctx context.Context, long time.Duration) error {
 	if long == 0 {
 		return nil
 	}
-	timer := time.NewTimer(long)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-d.closed:
-		return driver.ErrClosed
-	}
+	over := make(chan struct{})
+	defer time.AfterFunc(long, func() { close(over) }).Stop()
+	return d.pause(ctx, over)
 }
 
 // cut waits for the end of a partition if there is one, and then fails the call.

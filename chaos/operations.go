@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -8,12 +9,34 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
+// through sends one request through the faults. It returns the first reply, or an error if the outcome is not known.
+// Again says of a reply whether the request may arrive twice.
+func through[Reply any](ctx context.Context, d *Driver, ask func(context.Context) Reply, again func(Reply) bool) (Reply, error) {
+	replies := make(chan Reply, 3) // first, duplicate, late
+	err := d.call(ctx, func(ctx context.Context) bool {
+		r := ask(ctx)
+		replies <- r
+		return again == nil || again(r)
+	})
+	select {
+	case r := <-replies:
+		return r, err
+	default:
+		return *new(Reply), err
+	}
+}
+
+type outcome struct {
+	grant driver.Grant
+	err   error
+}
+
 // Try implements driver.Driver.
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	// A Try that is refused must not arrive again: if that one were granted, the
 	// caller would have been told that it holds nothing (P6), and no store could
 	// mend that.
-	return d.acquire(ctx, r, d.Forward.Try, false)
+	return d.acquire(ctx, r, d.Forward.Try, func(o outcome) bool { return o.err == nil })
 }
 
 // Enqueue implements driver.Queuer.
@@ -21,36 +44,19 @@ func (d *Driver) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, e
 	if d.Lacks((*driver.Queuer)(nil)) {
 		return driver.Grant{}, driver.ErrUnsupported
 	}
-	return d.acquire(ctx, r, d.Forward.Enqueue, true)
+	return d.acquire(ctx, r, d.Forward.Enqueue, nil)
 }
 
 // acquire is Try and Enqueue. If a request or its reply is lost, it returns ErrUncertain with
 // the request to withdraw.
 func (d *Driver) acquire(ctx context.Context, r driver.Request,
-	ask func(context.Context, driver.Request) (driver.Grant, error), refusedTwice bool,
+	ask func(context.Context, driver.Request) (driver.Grant, error), again func(outcome) bool,
 ) (driver.Grant, error) {
-	reply := make(chan outcome, 3) // first, duplicate, late
-	err := d.call(ctx, func(ctx context.Context) bool {
-		g, err := ask(ctx, r)
-		reply <- outcome{g, err}
-		return err == nil || refusedTwice
-	})
-	if err != nil {
-		lost := driver.Grant{Request: r}
-		select {
-		case o := <-reply: // the driver below has answered, but its caller must not learn of it
-			lost.Handle = o.grant.Handle
-		default:
-		}
-		return lost, driver.Uncertain(err)
+	o, err := through(ctx, d, func(ctx context.Context) outcome { g, err := ask(ctx, r); return outcome{g, err} }, again)
+	if err != nil { // the driver below may have answered, but its caller must not learn of it
+		return driver.Grant{Request: r, Handle: o.grant.Handle}, driver.Uncertain(err)
 	}
-	first := <-reply
-	return first.grant, first.err
-}
-
-type outcome struct {
-	grant driver.Grant
-	err   error
+	return o.grant, o.err
 }
 
 // Wait implements driver.Queuer. A wake-up is a push: it cannot be sent twice,
@@ -83,53 +89,36 @@ func (d *Driver) renew(
 	ctx context.Context, grants []driver.Grant, do func(context.Context, []driver.Grant) []driver.Renewal,
 ) []driver.Renewal {
 	grants = slices.Clone(grants) // a request held back may outlive the call
-	reply := make(chan []driver.Renewal, 3)
-	if err := d.call(ctx, func(ctx context.Context) bool { reply <- do(ctx, grants); return true }); err != nil {
-		out := make([]driver.Renewal, len(grants))
-		for i := range out {
-			out[i].Err = err
-		}
-		return out
+	out, err := through(ctx, d, func(ctx context.Context) []driver.Renewal { return do(ctx, grants) }, nil)
+	if err != nil {
+		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
-	return <-reply
+	return out
 }
 
 // Release implements driver.Driver. A batch is one request.
 func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
 	grants = slices.Clone(grants)
-	reply := make(chan []error, 3)
-	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Driver.Release(ctx, grants); return true }); err != nil {
-		out := make([]error, len(grants))
-		for i := range out {
-			out[i] = err
-		}
-		return out
+	out, err := through(ctx, d, func(ctx context.Context) []error { return d.Driver.Release(ctx, grants) }, nil)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(grants))
 	}
-	return <-reply
+	return out
 }
 
 // Downgrade implements driver.Downgrader.
 func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	reply := make(chan outcome, 3)
-	err := d.call(ctx, func(ctx context.Context) bool {
-		g, err := d.Forward.Downgrade(ctx, g)
-		reply <- outcome{g, err}
-		return true
-	})
+	o, err := through(ctx, d, func(ctx context.Context) outcome { g, err := d.Forward.Downgrade(ctx, g); return outcome{g, err} }, nil)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	first := <-reply
-	return first.grant, first.err
+	return o.grant, o.err
 }
 
 // Break implements driver.Operator.
 func (d *Driver) Break(ctx context.Context, name string, token driver.Token) error {
-	reply := make(chan error, 3)
-	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Forward.Break(ctx, name, token); return true }); err != nil {
-		return err
-	}
-	return <-reply
+	broken, err := through(ctx, d, func(ctx context.Context) error { return d.Forward.Break(ctx, name, token) }, nil)
+	return cmp.Or(err, broken)
 }
 
 // Watch implements driver.Watcher. A partition makes it fail. Hints still arrive during a later

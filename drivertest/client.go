@@ -110,7 +110,7 @@ var deafCases = []testCase{
 		}
 		t.released(next)
 	}},
-	{name: "a deaf waiter gives way", need: needs{can: opQueue | opOperator}, alone: func(t *trial) {
+	{name: "a deaf waiter gives way", need: opQueue | opOperator, alone: func(t *trial) {
 		d, wire := t.wire()
 		deaf, other, observer := t.locks(d), t.locks(t.h.Open(t.TB)), t.open()
 		lease := t.acquire(other.Mutex(t.name, t.patient()), "P7: Acquire of a free lock")

@@ -41,7 +41,6 @@ var mutants = []mutant{
 	{"a token of another store is forgotten", func(b *bad) { b.raise = raisesNothing }, "raise/the next token is higher", "P3", nil},
 	{"release by name in a history", func(b *bad) { b.release = releaseByName }, "history/linearizable", "P1", nil},
 	{"break without the token", func(b *bad) { b.break_ = breakAnyHold }, "breaks/needs the token it saw", "P4", nil},
-	{"a late request takes effect through faults", func(b *bad) { b.release = releases(noTombstone) }, "faults/a request later than its withdrawal", "P6", nil},
 	{"lost wake-up", func(b *bad) { b.enqueue, b.wait = neverAsksAgain, sleeps }, "queue/a place is idempotent by owner", "P7", nil},
 	{"overtaking in a history", func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }, "history/scans", "P8", nil},
 	{"readers overtake writers", func(b *bad) { b.try = altered((*bad).goodTry, isUnfair) }, "fairness/a reader does not overtake a writer", "P8", nil},
@@ -147,14 +146,6 @@ var mutantsOfAMode = []mutant{
 	{"overtaking", func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }, "fairness/a try does not overtake", "P8", nil},
 	{"what is unfair intrudes", func(b *bad) { b.try = unfairIntrudes }, "fairness/unfair may overtake but not intrude", "P1", []driver.Mode{driver.Slot}},
 	{"dead waiters are kept alive", func(b *bad) { b.enqueue = immortalPlace }, "queue/a dead winner delays at most two polls", "P7", nil},
-}
-
-// mutantsFarAway are found without a transport if calls take long enough.
-var mutantsFarAway = []mutant{
-	{"since is the arrival of the reply to a try", func(b *bad) { b.try = regrants((*bad).goodTry, sinceNow) }, "local/a try counts from its request", "P1", nil},
-	{"since is the arrival of the reply to a renewal", func(b *bad) { b.renew = renews((*bad).good1, atArrival) }, "local/a renewal counts from its request", "P1", nil},
-	{"since is the arrival of the queue's reply", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceNow) }, "local/an answer of the queue counts from its request", "P1", nil},
-	{"a try that is given up is a plain error", func(b *bad) { b.try = answers((*bad).goodTry, plainError) }, "faults/a try that is given up leaves nothing", "P6", nil},
 }
 
 func manyTokens(c *driver.Caps) { c.TokenBlock = 16 }
