@@ -21,7 +21,11 @@ func Play(parts map[string]func(args []string) error) {
 	if name == "" {
 		return
 	}
-	if err := parts[name](os.Args[1:]); err != nil {
+	part := parts[name]
+	if part == nil {
+		return // another call knows it
+	}
+	if err := part(os.Args[1:]); err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}
@@ -68,10 +72,16 @@ func (c *Child) Tell(format string, args ...any) {
 	Must(c.t, err)
 }
 
+// Line reads the child's next line.
+func (c *Child) Line() (string, error) {
+	line, err := c.out.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
+
 // Expect reads the child's next line, which must begin with want, and returns the rest of it.
 func (c *Child) Expect(want string) string {
 	c.t.Helper()
-	line, err := c.out.ReadString('\n')
+	line, err := c.Line()
 	if err != nil || !strings.HasPrefix(line, want) {
 		c.t.Fatalf("the child said %q (%v), not %q", line, err, want)
 	}
@@ -85,10 +95,13 @@ func (c *Child) Ask(want, format string, args ...any) string {
 	return c.Expect(want)
 }
 
+// Close closes the child's standard input.
+func (c *Child) Close() { c.in.Close() }
+
 // End closes the child's standard input, and waits until the child has ended without an error.
 func (c *Child) End() {
 	c.t.Helper()
-	c.in.Close()
+	c.Close()
 	if err := c.cmd.Wait(); err != nil {
 		c.t.Errorf("the child ended with %v", err)
 	}
@@ -104,4 +117,14 @@ func (c *Child) Kill() {
 func (c *Child) Signal(s syscall.Signal) {
 	c.t.Helper()
 	Must(c.t, c.cmd.Process.Signal(s))
+}
+
+// Stop stops the child (SIGSTOP), and returns when it stands still.
+func (c *Child) Stop() {
+	c.t.Helper()
+	c.Signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(c.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		c.t.Fatalf("a child did not stop: status %v, %v", status, err)
+	}
 }

@@ -15,8 +15,7 @@ type ClusterOptions struct {
 	Args     []string // more arguments of each server
 }
 
-// Cluster is a private Redis Cluster of one test. Its methods end the test on failure; call them on the
-// test's own goroutine.
+// Cluster is a Redis Cluster.
 type Cluster struct {
 	Servers []*Redis // the three masters at the beginning, and then their replicas in the same order
 	t       testing.TB
@@ -96,25 +95,18 @@ func (c *Cluster) Master(key string) *Redis {
 	return nil
 }
 
-// masterBy returns the server that has a key's slot, as one says, or nil if it does not answer, or knows
-// none that serves.
+// masterBy returns the server that has a key's slot, as one says, or nil if it does not answer, or knows none.
 func (c *Cluster) masterBy(asked *Redis, key string) *Redis {
 	if asked.paused {
 		return nil
 	}
-	slot, err := strconv.Atoi(asked.Ask("CLUSTER", "KEYSLOT", key))
-	if err != nil {
-		return nil // it is down
+	reply := asked.Ask("EXISTS", key)
+	if reply == "0" || reply == "1" || strings.HasPrefix(reply, "ASK ") { // ASK: the slot is being moved away
+		return asked
 	}
-	for _, line := range strings.Split(asked.Ask("CLUSTER", "NODES"), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 9 || !strings.Contains(f[2], "master") || strings.Contains(f[2], "fail") {
-			continue
-		}
-		for _, r := range c.Servers {
-			if strings.HasPrefix(f[1], r.Addr+"@") && has(f[8:], slot) {
-				return r
-			}
+	for _, r := range c.Servers {
+		if strings.HasPrefix(reply, "MOVED ") && strings.HasSuffix(reply, " "+r.Addr) {
+			return r
 		}
 	}
 	return nil
@@ -156,22 +148,6 @@ func (c *Cluster) AwaitMaster(key string, before *Redis) (now *Redis) {
 
 // ReplicaOf returns the replica that a master had at the beginning.
 func (c *Cluster) ReplicaOf(r *Redis) *Redis { return c.Servers[slices.Index(c.Servers, r)+masters] }
-
-// has reports whether ranges such as "0-5460" have the slot.
-func has(ranges []string, slot int) bool {
-	for _, text := range ranges {
-		from, to, ok := strings.Cut(text, "-")
-		if !ok {
-			to = from
-		}
-		low, err := strconv.Atoi(from) // fails for a slot that is being moved
-		high, _ := strconv.Atoi(to)
-		if err == nil && low <= slot && slot <= high {
-			return true
-		}
-	}
-	return false
-}
 
 // Move moves a slot with its keys to another master, as resharding does, and takes so long for it.
 func (c *Cluster) Move(slot int, from, to *Redis, takes time.Duration) {

@@ -24,17 +24,14 @@ type EtcdOptions struct {
 	Between   bool          // members reach each other through proxies only: see EtcdMember.Peers
 }
 
-// Etcd is a private etcd cluster of one test, with a directory of its own. Its
-// methods end the test on failure; call them on the test's own goroutine.
+// Etcd is an etcd cluster with a directory of its own.
 type Etcd struct {
 	Members []*EtcdMember
 }
 
-// EtcdMember is one member, a process. Its methods end the test on failure; call
-// them on the test's own goroutine, one at a time.
+// EtcdMember is one member, a process.
 type EtcdMember struct {
 	*process
-	Addr  string       // for clients, on the loopback interface, host:port
 	Peers *chaos.Proxy // before its port for members; nil without EtcdOptions.Between
 }
 
@@ -56,7 +53,7 @@ func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 	var cluster []string
 	for i := range max(1, o.Members) {
 		name, own := "m"+strconv.Itoa(i), freeAddrs(t, 2)
-		m := &EtcdMember{process: &process{t: t, ready: "etcdmember serves"}, Addr: own[0]}
+		m := &EtcdMember{process: &process{t: t, ready: "etcdmember serves", Addr: own[0]}}
 		t.Cleanup(m.Kill)
 		peer, advertised := own[1], own[1]
 		if o.Between {

@@ -11,14 +11,11 @@ import (
 	"testing"
 )
 
-// Postgres is a private PostgreSQL server of one test, with a directory of its
-// own, on which anyone may log in as the superuser postgres without a password. What it
-// has committed outlives Kill, but not the host. Its methods end the test on failure;
-// call them on the test's own goroutine, one at a time.
+// Postgres is a PostgreSQL server with a directory of its own, on which anyone may log in as the superuser postgres
+// without a password. What it has committed outlives Kill, but not the host.
 type Postgres struct {
 	*process
-	Addr string // on the loopback interface, host:port; the same after Start
-	Dir  string // of its data
+	Dir string // of its data
 }
 
 // StartPostgres starts a server, which ends with the test, with settings such as
@@ -50,7 +47,7 @@ func servePostgres(t testing.TB, data string, attr *syscall.SysProcAttr, setting
 	t.Helper()
 	program := Need(t, "postgres", "postgresql")
 	p := &Postgres{process: &process{t: t, ready: "database system is ready to accept", attr: attr}, Dir: data}
-	p.Addr = p.serve(func(port string) []string {
+	p.serve(func(port string) []string {
 		args := []string{
 			program, "-D", data, "-p", port, "-h", "127.0.0.1", "-k", filepath.Dir(data),
 			"-c", "fsync=off", "-c", "max_connections=400", "-c", "shared_buffers=32MB", "-c", "max_wal_senders=4",
@@ -75,13 +72,8 @@ func postgresURL(hosts, database string) string {
 // Stop shuts the server down, as an operator would, without waiting for its clients to leave.
 func (p *Postgres) Stop() { p.end(syscall.SIGINT) }
 
-// Pgbouncer is a private pgbouncer before a PostgreSQL server, of one test. Its
-// methods end the test on failure; call them on the test's own goroutine, one at a
-// time.
-type Pgbouncer struct {
-	*process
-	Addr string // on the loopback interface, host:port
-}
+// Pgbouncer is a pgbouncer before a PostgreSQL server.
+type Pgbouncer struct{ *process }
 
 // StartPgbouncer starts a pooler, which ends with the test, in the mode "session" or
 // "transaction". It needs the package pgbouncer: see [Need].
@@ -89,8 +81,8 @@ func StartPgbouncer(t testing.TB, server *Postgres, mode string) *Pgbouncer {
 	t.Helper()
 	program := Need(t, "pgbouncer", "pgbouncer")
 	dir, attr := ordinary(t, "postgres")
-	b := &Pgbouncer{process: &process{t: t, ready: "process up", attr: attr}}
-	b.Addr = b.serve(func(own string) []string {
+	b := &Pgbouncer{&process{t: t, ready: "process up", attr: attr}}
+	b.serve(func(own string) []string {
 		return []string{program, writeLines(t, filepath.Join(dir, "pgbouncer.ini"),
 			"[databases]", "postgres = host=127.0.0.1 port="+portOf(server.Addr)+" user=postgres",
 			"[pgbouncer]", "listen_addr = 127.0.0.1", "listen_port = "+own, "unix_socket_dir =", "auth_type = any",
@@ -114,8 +106,7 @@ func (p *Postgres) Replica(name string) *Postgres {
 	return servePostgres(p.t, data, attr, nil)
 }
 
-// PostgresCluster is a primary and two standbys, named one and two, which follow it. Its methods
-// end the test on failure; call them on the test's own goroutine, one at a time.
+// PostgresCluster is a primary and two standbys, named one and two, which follow it.
 type PostgresCluster struct {
 	Primary  *Postgres    // now; it may have been killed
 	Standbys [2]*Postgres // one and two; after Promote one of them is the primary

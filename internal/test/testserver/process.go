@@ -18,9 +18,10 @@ import (
 )
 
 // process is one server program of a test, which can be ended and started again.
-// Its methods end the test on failure; call them on the test's own goroutine, one
-// at a time.
 type process struct {
+	Addr  string // for clients, on the loopback interface, host:port; the same after Start
+	Clock *Clock // its wall clock, if it has one of its own
+
 	t      testing.TB
 	args   []string
 	ready  string // the text that it writes when it serves
@@ -103,10 +104,10 @@ func started[Server any](t testing.TB, called string, start func() (Server, erro
 }
 
 // serve starts a server at a port of its own, which ends with the test. Args returns its arguments.
-func (p *process) serve(args func(port string) []string) (addr string) {
+func (p *process) serve(args func(port string) []string) {
 	p.t.Helper()
 	p.t.Cleanup(p.Kill)
-	return started(p.t, "a server", func() (string, error) {
+	p.Addr = started(p.t, "a server", func() (string, error) {
 		addr := freeAddrs(p.t, 1)[0]
 		p.args = args(portOf(addr))
 		return addr, p.start()
@@ -117,7 +118,9 @@ func (p *process) serve(args func(port string) []string) (addr string) {
 // returns the program and its arguments.
 func Start(t testing.TB, ready string, args func(port string) []string) (addr string) {
 	t.Helper()
-	return (&process{t: t, ready: ready}).serve(args)
+	p := &process{t: t, ready: ready}
+	p.serve(args)
+	return p.Addr
 }
 
 // together runs the starts of several servers side by side. If one of them fails, all are killed.

@@ -21,13 +21,10 @@ type RedisOptions struct {
 	Args   []string // more arguments, such as "--maxmemory", "3mb"
 }
 
-// Redis is a private Redis server of one test, with a directory of its own. Its
-// methods end the test on failure; call them on the test's own goroutine, one at
-// a time.
+// Redis is a Redis server with a directory of its own.
 type Redis struct {
-	Addr   string // on the loopback interface, host:port; the same after Start
+	Addr   string // that of the process, or of what stands before it
 	Socket string // the path of its unix socket
-	Clock  *Clock // its wall clock, if it has one of its own
 	*process
 }
 
@@ -54,12 +51,13 @@ func StartRedis(t testing.TB, o RedisOptions) *Redis {
 		r.Clock = newClock(t, dir)
 		r.env = r.Clock.environ()
 	}
-	r.Addr = r.serve(func(port string) []string {
+	r.serve(func(port string) []string {
 		return append([]string{
 			program, "--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Socket, "--dir", dir,
 			"--daemonize", "no", "--save", "", "--appendonly", yesNo(o.AOF), "--appendfsync", "always",
 		}, o.Args...)
 	})
+	r.Addr = r.process.Addr
 	return r
 }
 

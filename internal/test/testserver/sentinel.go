@@ -19,8 +19,7 @@ type SentinelOptions struct {
 	Password string   // of the servers, as Args say, and of the sentinels
 }
 
-// Sentinels is a primary with replicas and three sentinels, of one test. Its methods end the test on
-// failure; call them on the test's own goroutine.
+// Sentinels is a primary with replicas and three sentinels.
 type Sentinels struct {
 	Servers   []*Redis // the first is the primary at the beginning
 	Sentinels []*Redis
@@ -83,7 +82,7 @@ func startSentinel(t testing.TB, primaryPort string, lines []string) *Redis {
 	program := Need(t, "redis-server", "redis-server")
 	dir := shortDir(t, "")
 	r := &Redis{process: &process{t: t, ready: "+monitor"}}
-	r.Addr = r.serve(func(port string) []string {
+	r.serve(func(port string) []string {
 		return []string{program, writeLines(t, filepath.Join(dir, "sentinel.conf"), append([]string{
 			"bind 127.0.0.1", "port " + port, "dir " + dir,
 			"sentinel monitor " + PrimaryName + " 127.0.0.1 " + primaryPort + " 2",
@@ -92,6 +91,7 @@ func startSentinel(t testing.TB, primaryPort string, lines []string) *Redis {
 			"sentinel parallel-syncs " + PrimaryName + " 2",
 		}, lines...)...), "--sentinel"}
 	})
+	r.Addr = r.process.Addr
 	return r
 }
 

@@ -43,8 +43,7 @@ type ZooKeeperOptions struct {
 	JVM     []string // more arguments of the Java machine
 }
 
-// ZooKeeper is a private ensemble of one test, with directories of its own. Its methods end the test on
-// failure; call them on the test's own goroutine.
+// ZooKeeper is an ensemble with directories of its own.
 type ZooKeeper struct {
 	Members []*ZooKeeperMember
 	t       testing.TB
@@ -53,15 +52,12 @@ type ZooKeeper struct {
 }
 
 // ZooKeeperMember is one server, a process. Start waits until it serves, for which a majority must be
-// there; Begin does not. Its methods end the test on failure; call them on the test's own goroutine, one
-// at a time.
+// there; Begin does not.
 type ZooKeeperMember struct {
 	*process
-	Addr    string       // for clients, on the loopback interface, host:port; the same after Start
 	TLSAddr string       // the same by TLS; "" without ZooKeeperOptions.Cert
 	Clients *chaos.Proxy // before Addr; nil without ZooKeeperOptions.Between
 	Dir     string       // with its data, as its log of transactions
-	Clock   *Clock       // its wall clock, if it has one of its own
 
 	ensemble         *ZooKeeper
 	direct           string // for clients, without a proxy
@@ -144,8 +140,8 @@ func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *Zo
 	for i := range n {
 		own := addrs[each*i:]
 		m := &ZooKeeperMember{
-			process:  &process{t: t, ready: "binding to port"},
-			ensemble: z, Addr: own[0], direct: own[0], quorum: portOf(own[1]), election: portOf(own[2]),
+			process:  &process{t: t, ready: "binding to port", Addr: own[0]},
+			ensemble: z, direct: own[0], quorum: portOf(own[1]), election: portOf(own[2]),
 			Dir: filepath.Join(dir, strconv.Itoa(i+1)),
 		}
 		t.Cleanup(m.Kill)

@@ -20,9 +20,8 @@
 // # Crowds
 //
 // In a crowd each worker has a client of its own, with connections of its own, and a process has at
-// most fifty clients. HOLDFAST_BENCH_CROWDS sets how many clients there are, separated by commas
-// (4,64). Owner changes are counted for a window, and then until each client could have had ten
-// turns, but for ten windows at most.
+// most fifty clients. HOLDFAST_BENCH_CROWD sets how many clients there are (4, and then 64). Owner changes are
+// counted for a window, and then until each client could have had ten turns, but for ten windows at most.
 //
 // # The documentation's figures
 //

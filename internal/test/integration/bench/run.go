@@ -53,7 +53,6 @@ func crowdOf(clients int) workload {
 }
 
 const (
-	maxCrowd    = 1000
 	ofProcess   = 50 // clients in one process at most
 	turnsEach   = 10 // owner changes for each client of a crowd that a measurement waits for, if it need not wait long
 	longWindow  = 10 // how many times as long as its window it waits for them at most
@@ -88,15 +87,12 @@ func settingsOf(getenv func(string) string, reps int, window time.Duration) (set
 	if v := getenv("HOLDFAST_BENCH_PEERS"); v != "" {
 		s.peers = strings.Split(v, ";")
 	}
-	if v := getenv("HOLDFAST_BENCH_CROWDS"); v != "" {
-		s.crowds = nil
-		for text := range strings.SplitSeq(v, ",") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 2 || n > maxCrowd {
-				return s, fmt.Errorf("HOLDFAST_BENCH_CROWDS=%s: numbers from 2 to %d are needed, such as 4,64,1000", v, maxCrowd)
-			}
-			s.crowds = append(s.crowds, n)
+	if v := getenv("HOLDFAST_BENCH_CROWD"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 2 {
+			return s, fmt.Errorf("HOLDFAST_BENCH_CROWD=%s: a number from 2 on is needed, such as 1000", v)
 		}
+		s.crowds = []int{n}
 	}
 	return s, nil
 }
@@ -120,13 +116,11 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			before := loadNow()
 			r, err := (&measurement{workload: w, store: s, peer: p, addr: addr}).run(filepath.Join(dir, strconv.Itoa(len(got[p.name]))+strings.ReplaceAll(p.name, "/", "-")))
 			stop()
 			if err != nil { // what was measured until then counts
 				r.Failures, r.Failure = r.Failures+1, err.Error()
 			}
-			r.Foreign = foreign(before)
 			got[p.name] = append(got[p.name], r)
 		}
 	}

@@ -18,7 +18,6 @@ type column struct {
 var (
 	perSecond = func(r result) float64 { return r.PerSecond }
 	p99       = func(r result) float64 { return float64(r.P99) }
-	others    = column{"foreign CPU", func(r result) float64 { return 100 * r.Foreign }, percent}
 	changes   = column{"owner changes/s", perSecond, whole}
 	fairness  = column{"Jain", func(r result) float64 { return r.Fairness }, func(f float64) string { return fmt.Sprintf("%.3f", f) }}
 	starved   = column{"starved", func(r result) float64 { return float64(r.Starved) }, whole}
@@ -29,16 +28,16 @@ var (
 	pairColumns = []column{
 		{"pairs/s", perSecond, whole}, {"p50", func(r result) float64 { return float64(r.P50) }, span}, {"p99", p99, span},
 		{"client CPU", func(r result) float64 { return float64(r.CPU) }, span},
-		{"allocations", func(r result) float64 { return r.Allocs }, whole}, failures, stuck, others,
+		{"allocations", func(r result) float64 { return r.Allocs }, whole}, failures, stuck,
 	}
-	hotColumns   = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck, others}
+	hotColumns   = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck}
 	crowdColumns = []column{changes, {"wait p99", p99, span}, {"p99 ÷ fair share", overFairShare, known}, fairness, starved,
-		perChange, failures, stuck, others}
-	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck, others}
+		perChange, failures, stuck}
+	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck}
 	waitColumns    = []column{{"drain", func(r result) float64 { return float64(r.Drain) }, span}, starved,
-		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, failures, stuck, others}
+		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, failures, stuck}
 	keepColumns = []column{{"bytes/hold", func(r result) float64 { return r.Bytes }, whole}, {"commands/s", func(r result) float64 { return r.Commands }, whole},
-		{"script calls/s", func(r result) float64 { return r.Calls }, whole}, {"lost", func(r result) float64 { return float64(r.Lost) }, whole}, failures, others}
+		{"script calls/s", func(r result) float64 { return r.Calls }, whole}, {"lost", func(r result) float64 { return float64(r.Lost) }, whole}, failures}
 )
 
 // gap is a quantile of the gaps between owners.
@@ -70,8 +69,6 @@ func whole(f float64) string {
 	}
 	return fmt.Sprintf("%.0f", f)
 }
-
-func percent(f float64) string { return fmt.Sprintf("%.0f %%", f) }
 
 func span(f float64) string {
 	d := time.Duration(f)
