@@ -268,13 +268,6 @@ var allCounted = []counted{
 		g := t.take(d, t.request())
 		return func() (driver.Instant, error) { return since(ops(d).Downgrade(t.ctx, g)) }
 	}},
-	{"to a raise", opFencing | opRaise, nil, func(t *trial, d, _ driver.Driver) func() (driver.Instant, error) {
-		g := t.take(d, t.request())
-		return func() (driver.Instant, error) {
-			r := t.raise1(d, g, g.Token)
-			return r.Since, r.Err
-		}
-	}},
 }
 
 func since(g driver.Grant, err error) (driver.Instant, error) { return g.Since, err }
@@ -324,65 +317,43 @@ func (t *trial) late(wire Transport, ask func() (driver.Instant, error)) {
 	t.Errorf("P1: a reply was held back, and its hold counts from %v after it was let through; Since MUST be read before the request is sent", after)
 }
 
-// restartCases run one by one, and only if the harness can restart the store. They assert what the driver's
-// Guarantees promise of a restart.
+// restartCases are run if the harness can restart the store. They assert what the driver's Guarantees promise of that.
 var restartCases = []testCase{
-	{name: "a hold survives", run: func(t *trial, a, b driver.Driver) {
-		keeps := t.caps.Guarantees.Faults[driver.StoreRestart].Exclusion != driver.Breaks
+	{name: "holds and tokens survive", run: func(t *trial, a, b driver.Driver) {
+		const reconnects = 10 * time.Second // how long clients may need after a restart
+		says := t.caps.Guarantees.Faults[driver.StoreRestart]
+		for range 3 {
+			t.release(a, t.take(a, t.request()))
+		}
 		r := t.request()
 		ends := t.now().Add(r.TTL)
 		g := t.take(a, r)
 		t.h.Restart(t.TB)
-		if !t.within(reconnects, func() bool { // the client may need a moment to connect again
-			if next, err := b.Try(t.ctx, t.request()); err == nil {
-				if now := t.now(); keeps && now < ends {
-					t.Errorf("P1: after a restart of the store a name was granted again, %v before its holder's TTL ended", ends.Sub(now))
-				}
+		if !t.within(reconnects, func() bool {
+			next, err := b.Try(t.ctx, t.request())
+			if now := t.now(); err == nil && says.Exclusion != driver.Breaks && now < ends {
+				t.Errorf("P1: after a restart of the store a name was granted again, %v before its holder's TTL ended", ends.Sub(now))
+			}
+			if err == nil {
 				b.Release(t.ctx, []driver.Grant{next})
 				return true
 			}
 			r := t.renew1(a, g)
-			if driver.Gone(r.Err) && keeps && t.now() < ends {
+			if driver.Gone(r.Err) && says.Exclusion != driver.Breaks && t.now() < ends {
 				t.Fatalf("P1: after a restart of the store a hold was gone: %v", r.Err)
 			}
 			return r.Err == nil
 		}) {
 			t.Errorf("P7: the store did not serve within %v of its restart", reconnects)
 		}
-	}},
-	{name: "tokens increase, and releases arrive", run: func(t *trial, a, b driver.Driver) {
-		before := t.take(a, t.request())
-		t.release(a, before)
-		t.h.Restart(t.TB)
-		g := t.served(a)
-		if t.caps.Fencing && t.caps.Guarantees.Faults[driver.StoreRestart].Tokens != driver.Breaks {
-			t.higher(g, before.Token, "the store was restarted in between")
-		}
 		// Renewals and releases may have connections of their own, which break now.
 		if !t.within(reconnects, func() bool { err := t.release1(a, g); return err == nil || driver.Gone(err) }) {
 			t.Fatalf("P4: the holder's release failed for %v after a restart", reconnects)
 		}
-		t.served(b)
-	}},
-}
-
-// reconnects is how long clients may need after a restart.
-const reconnects = 10 * time.Second
-
-// served takes the name, again and again until the store serves.
-func (t *trial) served(d driver.Driver) (g driver.Grant) {
-	t.Helper()
-	var err error
-	if !t.within(reconnects, func() bool {
-		r := t.request()
-		if g, err = t.try1(d, r); err != nil {
-			ctx, cancel := context.WithTimeout(t.ctx, time.Second)
-			defer cancel()
-			d.Release(ctx, []driver.Grant{{Request: r}})
+		t.connected(b)
+		next := t.take(b, t.request())
+		if t.caps.Fencing && says.Tokens != driver.Breaks {
+			t.higher(next, g.Token, "the store was restarted in between")
 		}
-		return err == nil
-	}) {
-		t.Fatalf("P7: the store did not serve within %v of its restart: %v", reconnects, err)
-	}
-	return g
+	}},
 }

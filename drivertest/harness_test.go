@@ -61,8 +61,8 @@ func TestRestartThatForgetsIsCaught(t *testing.T) {
 		},
 		slack: fastPoll,
 	}, "restart")
-	mustFind(t, r, "restart/a hold survives", "P1", "")
-	mustFind(t, r, "restart/tokens increase, and releases arrive", "P3", "")
+	mustFind(t, r, "restart/holds and tokens survive", "P1", "")
+	mustFind(t, r, "restart/holds and tokens survive", "P3", "")
 }
 
 // always has the caps of the first store after the restart too.

@@ -37,14 +37,11 @@ var mutants = []mutant{
 	{"token reset after delete", func(b *bad) { b.try = tokenReset }, "tokens/increase after the name was idle", "P3", nil},
 	{"token block without a word to the store", func(b *bad) { b.caps, b.renew = manyTokens, renewOldToken }, "tokens/of a block are nobody else's", "P3", nil},
 	{"token block that a break gives to others", func(b *bad) { b.caps, b.break_ = manyTokens, breakByRelease }, "tokens/of a block are nobody else's", "P3", nil},
-	{"a token of another store is not shown", func(b *bad) { b.raise = raisesNothing }, "raise/is shown and broken by", "P3", nil},
-	{"a token of another store is forgotten", func(b *bad) { b.raise = raisesNothing }, "raise/the next token is higher", "P3", nil},
 	{"release by name in a history", func(b *bad) { b.release = releaseByName }, "history/linearizable", "P1", nil},
 	{"break without the token", func(b *bad) { b.break_ = breakAnyHold }, "breaks/needs the token it saw", "P4", nil},
 	{"lost wake-up", func(b *bad) { b.enqueue, b.wait = neverAsksAgain, sleeps }, "queue/a place is idempotent by owner", "P7", nil},
 	{"overtaking in a history", func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }, "history/scans", "P8", nil},
 	{"readers overtake writers", func(b *bad) { b.try = altered((*bad).goodTry, isUnfair) }, "fairness/a reader does not overtake a writer", "P8", nil},
-	{"double grant under locks", func(b *bad) { b.try, b.enqueue, b.wait = checkThenTake, checkThenTake, sleeps }, "client/no update is lost", "P1", nil},
 	{"leak in the store", func(b *bad) { b.try = leavesKey }, "inspect/an unused name is idle", "P9", nil},
 	{"leak of goroutines", func(b *bad) { b.try = leavesGoroutine }, "", "P9", nil},
 	{"leak of names", func(b *bad) { b.try = leavesKey }, "", "P9", nil},
@@ -89,7 +86,6 @@ var mutants = []mutant{
 	{"a downgrade revives an expired hold", func(b *bad) { b.downgrade = downgradeRevives }, "downgrade/of a hold that is gone", "P2", nil},
 	{"a downgrade lets all readers in", func(b *bad) { alters(b, isUnfair) }, "downgrade/lets waiting readers in", "P8", nil},
 	{"a writer that is unfair intrudes", func(b *bad) { b.try = unfairIntrudes }, "fairness/unfair may overtake but not intrude", "P1", nil},
-	{"a raise counts from the reply", func(b *bad) { b.raise = renews((*bad).goodRaise, atArrival) }, "transport/a late reply to a raise counts from its request", "P1", nil},
 	{"a handle that cannot be compared", func(b *bad) { b.try = regrants((*bad).goodTry, unlikeHandle) }, "exclusive/one holder", "P9", nil},
 	{"a closed name is shown as free", func(b *bad) { b.shows = func(i *driver.Info) { i.ClosedFor = 0 } }, "delays/minimum hold", "P9", nil},
 	{"waiters are shown in another order", func(b *bad) { b.shows = func(i *driver.Info) { slices.Reverse(i.Waiters) } }, "inspect/shows waiters in order", "P8", nil},
@@ -194,7 +190,7 @@ func (m mutant) mustBeFound(t *testing.T, kind string) {
 	}
 	switch {
 	case strings.HasPrefix(only, "transport/a late reply"):
-	case strings.HasPrefix(only, "client/"), strings.HasPrefix(only, "transport/"):
+	case strings.HasPrefix(only, "transport/"):
 		poll *= 4 // what a driver leaves behind must be there long enough to be found
 	}
 	r := judge(t, breaks(m.spoil), poll, only)
@@ -252,7 +248,7 @@ type bad struct {
 	try          trying
 	enqueue      trying
 	wait         trying
-	renew, raise renewing
+	renew        renewing
 	release      func(*bad, context.Context, driver.Grant) error
 	downgrade    func(*bad, context.Context, driver.Grant) (driver.Grant, error)
 	break_       func(*bad, context.Context, string, driver.Token) error
@@ -270,7 +266,7 @@ func breaks(spoil func(*bad)) func(driver.Driver, *shared) driver.Driver {
 		b := &bad{
 			Forward: wrap.Forward{Driver: good}, shared: s, stop: make(chan struct{}),
 			try: (*bad).goodTry, enqueue: (*bad).goodEnqueue, wait: (*bad).goodWait, renew: (*bad).good1,
-			raise: (*bad).goodRaise, release: (*bad).goodRelease, downgrade: (*bad).goodDowngrade, break_: (*bad).goodBreak,
+			release: (*bad).goodRelease, downgrade: (*bad).goodDowngrade, break_: (*bad).goodBreak,
 			watch: (*bad).goodWatch, shows: func(*driver.Info) {}, lists: func(*driver.Info) {}, caps: func(*driver.Caps) {},
 		}
 		spoil(b)
@@ -303,10 +299,6 @@ func (b *bad) Renew(ctx context.Context, grants []driver.Grant) (out []driver.Re
 		out = append(out, in(b, g.Mode, b.renew, (*bad).good1)(b, ctx, g))
 	}
 	return out
-}
-
-func (b *bad) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	return []driver.Renewal{b.raise(b, ctx, grants[0])}
 }
 
 func (b *bad) Release(ctx context.Context, grants []driver.Grant) (out []error) {
@@ -379,10 +371,6 @@ func (b *bad) goodWait(ctx context.Context, r driver.Request) (driver.Grant, err
 
 func (b *bad) good1(ctx context.Context, g driver.Grant) driver.Renewal {
 	return b.Driver.Renew(ctx, []driver.Grant{g})[0]
-}
-
-func (b *bad) goodRaise(ctx context.Context, g driver.Grant) driver.Renewal {
-	return b.Forward.Raise(ctx, []driver.Grant{g})[0]
 }
 
 func (b *bad) goodRelease(ctx context.Context, g driver.Grant) error {

@@ -345,16 +345,6 @@ func (t *trial) breaksNothing(d driver.Driver, token driver.Token, what string) 
 	}
 }
 
-// told asserts that a renewal says that the hold was broken.
-func (t *trial) told(d driver.Driver, g driver.Grant) {
-	t.Helper()
-	if r := t.renew1(d, g); r.Err == nil {
-		t.Errorf("P2: a broken hold was renewed: its loss is silent")
-	} else if !errors.Is(r.Err, driver.ErrBroken) {
-		t.Errorf("P2: renewing a broken hold returned %v, not ErrBroken", r.Err)
-	}
-}
-
 // ends waits until a channel is closed.
 func ends[T any](t *trial, c <-chan T, why string) {
 	t.Helper()

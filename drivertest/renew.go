@@ -11,7 +11,24 @@ import (
 // These cases are about how long a hold lasts (P1, P2, P5).
 
 var renewCases = []testCase{
-	{name: "extends the hold", kinds: kinds, time: true, run: func(t *trial, a, b driver.Driver) { t.extends(a, b, t.renew1) }},
+	{name: "extends the hold", kinds: kinds, time: true, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.brief(t.hold()))
+		ends := t.until(g)
+		for range 4 {
+			t.pass(t.ttl / 3)
+			r := t.renew1(a, g)
+			if r.Err != nil && t.now() >= ends {
+				return // this machine stood still until the hold had expired
+			}
+			if r.Err != nil {
+				t.Fatalf("P2: a hold in time for its renewal was not renewed: %v", r.Err)
+			}
+			g.Since, g.Valid = r.Since, r.Valid
+			ends = t.until(g)
+		}
+		t.pass(t.ttl / 2)
+		t.closedUntil(b, ends, "P1: a renewed hold was given to another")
+	}},
 	{name: "checks the owner", kinds: modes, time: true, run: func(t *trial, a, b driver.Driver) {
 		g := t.have(a, t.brief(t.hold()))
 		t.pass(t.ttl / 2)
@@ -60,27 +77,6 @@ var renewCases = []testCase{
 			}
 		}
 	}},
-}
-
-// extends asserts that a way to renew extends holds.
-func (t *trial) extends(a, b driver.Driver, renew func(driver.Driver, driver.Grant) driver.Renewal) {
-	t.Helper()
-	g := t.have(a, t.brief(t.hold()))
-	ends := t.until(g)
-	for range 4 {
-		t.pass(t.ttl / 3)
-		r := renew(a, g)
-		if r.Err != nil && t.now() >= ends {
-			return // this machine stood still until the hold had expired
-		}
-		if r.Err != nil {
-			t.Fatalf("P2: a hold in time for its renewal was not renewed: %v", r.Err)
-		}
-		g.Since, g.Valid = r.Since, r.Valid
-		ends = t.until(g)
-	}
-	t.pass(t.ttl / 2)
-	t.closedUntil(b, ends, "P1: a renewed hold was given to another")
 }
 
 var expiryCases = []testCase{

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
 // suite is one run over one store.
@@ -95,7 +94,7 @@ type testCase struct {
 	alone func(t *trial)
 }
 
-// theme is the cases of one file.
+// theme is the cases about one thing.
 type theme struct {
 	name  string
 	cases []testCase
@@ -109,10 +108,10 @@ func (s *suite) themes() []theme {
 		{"mismatch", mismatchCases}, {"read-write", readWriteCases},
 		{"queue", queueCases}, {"fairness", fairnessCases}, {"contention", contentionCases},
 		{"renew", renewCases}, {"release", releaseCases}, {"withdrawal", withdrawalCases},
-		{"expiry", expiryCases}, {"delays", delaysCases}, {"tokens", tokensCases}, {"raise", raiseCases},
+		{"expiry", expiryCases}, {"delays", delaysCases}, {"tokens", tokensCases},
 		{"inspect", inspectCases}, {"watch", watchCases}, {"breaks", breaksCases}, {"downgrade", downgradeCases},
 		{"faults", faultsCases}, {"concurrency", concurrencyCases}, {"history", historyCases},
-		{"client", clientCases}, {"leaks", leaksCases},
+		{"leaks", leaksCases},
 	}
 	if s.h.Transport != nil {
 		themes = append(themes, theme{"transport", slices.Concat(lateCases, unansweredCases, deafCases, connectionsCases)})
@@ -209,7 +208,6 @@ const (
 	opOperator
 	opDowngrade
 	opWatch
-	opRaise
 	opFair
 	opFencing
 	opShared
@@ -223,8 +221,7 @@ func abilitiesOf(d driver.Driver) (can abilities) {
 	for ability, has := range map[abilities]bool{
 		opQueue: is[driver.Queuer](d), opNotify: notifies && n.Losses() != nil, opShard: is[driver.Sharder](d),
 		opOperator: is[driver.Operator](d), opDowngrade: is[driver.Downgrader](d), opWatch: is[driver.Watcher](d),
-		opRaise: is[vote.Raiser](d),
-		opFair:  c.Fair, opFencing: c.Fencing, opShared: c.Shared, opSlots: c.Slots, opBlocks: c.TokenBlock > 1,
+		opFair: c.Fair, opFencing: c.Fencing, opShared: c.Shared, opSlots: c.Slots, opBlocks: c.TokenBlock > 1,
 	} {
 		if has {
 			can |= ability
