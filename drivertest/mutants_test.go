@@ -105,19 +105,14 @@ var mutants = []mutant{
 // the case is about.
 var mutantsOfAMode = []mutant{
 	{"half the lock-delay", func(b *bad) { b.try = altered((*bad).goodTry, halfTheDelays) }, "delays/lock-delay after expiry", "P5", nil},
-	{"half the lock-delay of the queue", func(b *bad) { alters(b, halfTheDelays) }, "delays/lock-delay after expiry", "P5", nil},
 	{"half the minimum hold", func(b *bad) { b.release = releases(releasedSoon) }, "delays/minimum hold", "P5", nil},
 	{"half the minimum hold of the dead", func(b *bad) { b.try = altered((*bad).goodTry, halfTheDelays) }, "delays/minimum hold after expiry", "P5", nil},
-	{"half the minimum hold of the queue's dead", func(b *bad) { alters(b, halfTheDelays) }, "delays/minimum hold after expiry", "P5", nil},
 	{"a lock-delay after a release", func(b *bad) { b.release = releases(releasedWithDelay) }, "delays/no lock-delay after release", "P5", nil},
 	{"a minimum hold of what is undone", func(b *bad) { b.try, b.release = notes, releases(undoneLate) }, "withdrawal/ignores the minimum hold", "P6", nil},
 	{"half the TTL", func(b *bad) { b.try = altered((*bad).goodTry, halfTheTTL) }, "expiry/a hold lasts as long as it is trusted, and then opens", "P1", nil},
 	{"half the TTL in the queue", func(b *bad) { alters(b, halfTheTTL) }, "expiry/a hold lasts as long as it is trusted, and then opens", "P1", nil},
-	{"few permits in the queue", func(b *bad) { alters(b, fewPermits) }, "expiry/a hold lasts as long as it is trusted, and then opens", "P1", []driver.Mode{driver.Slot}},
 	{"a note is cut", func(b *bad) { b.try = altered((*bad).goodTry, noteCut) }, "inspect/shows the holder", "P9", nil},
-	{"a note is cut in the queue", func(b *bad) { alters(b, noteCut) }, "inspect/shows the holder", "P9", nil},
 	{"since long ago", func(b *bad) { b.try = regrants((*bad).goodTry, sinceZero) }, "exclusive/a grant arrives with time to work", "P1", nil},
-	{"since long ago in the queue", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceZero) }, "exclusive/a grant arrives with time to work", "P1", nil},
 	{"since the reply to a try", func(b *bad) { b.try = regrants((*bad).goodTry, sinceNow) }, "transport/a late reply to a try counts from its request", "P1", nil},
 	{"since the reply to a renewal", func(b *bad) { b.renew = renews((*bad).good1, atArrival) }, "transport/a late reply to a renewal counts from its request", "P1", nil},
 	{"since the queue's reply", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceNow) }, "transport/a late reply of the queue counts from its request", "P1", nil},
@@ -140,7 +135,6 @@ var mutantsOfAMode = []mutant{
 	{"two holds for one owner", func(b *bad) { b.enqueue = twiceForOne }, "queue/a place is idempotent by owner", "P6", nil},
 	{"a place moves when it is confirmed", func(b *bad) { b.enqueue = toTheEnd }, "fairness/places are granted in order", "P8", nil},
 	{"overtaking", func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }, "fairness/a try does not overtake", "P8", nil},
-	{"what is unfair intrudes", func(b *bad) { b.try = unfairIntrudes }, "fairness/unfair may overtake but not intrude", "P1", []driver.Mode{driver.Slot}},
 	{"dead waiters are kept alive", func(b *bad) { b.enqueue = immortalPlace }, "queue/a dead winner delays at most two polls", "P7", nil},
 }
 
@@ -194,6 +188,12 @@ func (m mutant) mustBeFound(t *testing.T, kind string) {
 		poll *= 4 // what a driver leaves behind must be there long enough to be found
 	}
 	r := judge(t, breaks(m.spoil), poll, only)
+	for range 2 { // on a slow machine a poll may be over before what it waits for happens
+		if !r.found(m.case_, m.promise, kind) {
+			poll *= 4
+			r = judge(t, breaks(m.spoil), poll, only)
+		}
+	}
 	mustFind(t, r, m.case_, m.promise, kind)
 }
 
