@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestTwoBelievers shows what a fail-over can do: a replica takes over that has not heard of the last hold,
@@ -72,7 +73,7 @@ func TestReplicaReplaced(t *testing.T) {
 	if err := lease.Err(); err != nil {
 		t.Errorf("P2: a lease in doubt says %v", err)
 	}
-	p.primary.AddReplica()
+	testserver.StartRedisReplicas(t, p.primary, 1, testserver.RedisOptions{})
 	until(t, "with another replica a renewal counts", func() bool { return lease.Renew(t.Context()) == nil })
 	must(t, lease.Release())
 }

@@ -68,11 +68,17 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// AddReplica starts a replica of the server, which has none, and returns when it follows. It ends with the test.
-func (r *Redis) AddReplica() {
-	r.t.Helper()
-	StartRedis(r.t, RedisOptions{}).Follow(r.Addr)
-	r.AwaitReplicas(1)
+// StartRedisReplicas starts replicas of a server that has none, and returns when each of them follows
+// it. They end with the test.
+func StartRedisReplicas(t testing.TB, primary *Redis, n int, o RedisOptions) []*Redis {
+	t.Helper()
+	replicas := make([]*Redis, n)
+	for i := range replicas {
+		replicas[i] = StartRedis(t, o)
+		replicas[i].Follow(primary.Addr)
+	}
+	primary.AwaitReplicas(n)
+	return replicas
 }
 
 // Follow makes the server a replica of the one at an address, or of nobody if that is "": then it is a

@@ -20,7 +20,7 @@ func TestConformanceValkey(t *testing.T) {
 // writes nothing to its disk: while it syncs it does not hear of acknowledgements.
 func TestConformanceReplicas(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	server.AddReplica()
+	testserver.StartRedisReplicas(t, server, 1, testserver.RedisOptions{})
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return dialWith(t, fromURL(t, server.Addr), 1) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {

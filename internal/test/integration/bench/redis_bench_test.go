@@ -109,7 +109,7 @@ func BenchmarkCluster(b *testing.B) {
 // price beside that of the pair without and one WAIT.
 func BenchmarkReplicas(b *testing.B) {
 	primary := testserver.StartRedis(b, testserver.RedisOptions{})
-	primary.AddReplica()
+	testserver.StartRedisReplicas(b, primary, 1, testserver.RedisOptions{})
 	client, err := newRueidis(primary.Addr)
 	if err != nil {
 		b.Fatal(err)
