@@ -21,11 +21,7 @@ func Play(parts map[string]func(args []string) error) {
 	if name == "" {
 		return
 	}
-	part := parts[name]
-	if part == nil {
-		return // another call knows it
-	}
-	if err := part(os.Args[1:]); err != nil {
+	if err := parts[name](os.Args[1:]); err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}

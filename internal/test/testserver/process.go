@@ -90,7 +90,8 @@ func (p *process) watch(cmd *exec.Cmd, out io.Reader, serves chan<- error) {
 	}
 }
 
-// started starts what is called so, at most five times: another program may take a port before the server does.
+// started starts a server, at most five times: another program may take its port before it does. Called is what the
+// failure calls the server.
 func started[Server any](t testing.TB, called string, start func() (Server, error)) (s Server) {
 	t.Helper()
 	var err error
