@@ -26,7 +26,6 @@ func TestConformanceOfThree(t *testing.T) {
 		},
 		TTL:      time.Second,
 		Parallel: 8,
-		Except:   except,
 		Leaks:    leaks,
 	})
 }

@@ -34,15 +34,8 @@ func TestConformance(t *testing.T) {
 		Operations: testserver.Long(200, 2000),
 		Parallel:   8,
 		Untimed:    !testserver.Soak,
-		Except:     except,
 		Leaks:      leaks,
 	})
-}
-
-// except are the cases in which another client withdraws a request of which it knows the owner only. In a
-// cell a request belongs to a session, and nobody else can withdraw it: operators have Break and Kill.
-var except = []string{
-	"faults/a request later than its withdrawal",
 }
 
 // through returns what opens a client behind a proxy for each member.

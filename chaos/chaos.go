@@ -87,45 +87,32 @@ func (g *gate) open() {
 	}
 }
 
+// set closes or opens a gate.
+func (d *Driver) set(change func(*gate), g *gate) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(g)
+}
+
 // Partition cuts the client off: neither requests nor replies arrive, those under way
 // included. Calls wait for Heal, the end of their context or Close, and fail. Losses still
 // arrive, because they are hints.
-func (d *Driver) Partition() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.partition.close()
-}
+func (d *Driver) Partition() { d.set((*gate).close, &d.partition) }
 
 // Heal ends the partition.
-func (d *Driver) Heal() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.partition.open()
-}
+func (d *Driver) Heal() { d.set((*gate).open, &d.partition) }
 
 // HoldReplies lets requests through and holds the replies back until ReleaseReplies. If the
 // context of a call ends first, the call fails and its outcome is not known.
-func (d *Driver) HoldReplies() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.replies.close()
-}
+func (d *Driver) HoldReplies() { d.set((*gate).close, &d.replies) }
 
 // ReleaseReplies lets the held replies through, late.
-func (d *Driver) ReleaseReplies() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.replies.open()
-}
+func (d *Driver) ReleaseReplies() { d.set((*gate).open, &d.replies) }
 
 // HoldRequests holds requests back until ReleaseRequests. If the context of a call ends first,
 // the call fails, and its request arrives later all the same. If it was withdrawn meanwhile,
 // it must not take effect then (P6).
-func (d *Driver) HoldRequests() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.requests.close()
-}
+func (d *Driver) HoldRequests() { d.set((*gate).close, &d.requests) }
 
 // ReleaseRequests lets the held requests arrive. Those whose callers have given
 // up have arrived when it returns.

@@ -321,33 +321,3 @@ func TestRefusedTryArrivesOnce(t *testing.T) {
 		t.Errorf("a granted Try: %v, %d arrivals in all", err, inner.tries)
 	}
 }
-
-// bare is a driver without any optional operation.
-type bare struct{ driver.Driver }
-
-func (b bare) Caps() driver.Caps { return driver.Caps{Store: "bare"} }
-
-func TestAbsentOperations(t *testing.T) {
-	d := chaos.New(bare{memlock.NewStore(nil).Client()}, chaos.Options{})
-	defer d.Close()
-	ctx := context.Background()
-	_, enqueue := d.Enqueue(ctx, request("a"))
-	_, wait := d.Wait(ctx, request("a"))
-	_, downgrade := d.Downgrade(ctx, driver.Grant{})
-	_, inspect := d.Inspect(ctx, "n")
-	for name, err := range map[string]error{
-		"Enqueue": enqueue, "Wait": wait, "Downgrade": downgrade, "Inspect": inspect, "Break": d.Break(ctx, "n", 1),
-	} {
-		if !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("%s, which the inner driver lacks, returned %v", name, err)
-		}
-	}
-	for _, err := range d.List(ctx, "") {
-		if !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("List, which the inner driver lacks, yielded %v", err)
-		}
-	}
-	if d.Losses() != nil {
-		t.Error("Losses, which the inner driver lacks, has a channel")
-	}
-}

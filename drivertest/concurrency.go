@@ -12,8 +12,8 @@ import (
 // concurrencyCases call a driver from many goroutines.
 var concurrencyCases = []testCase{
 	{name: "a stampede has one winner", kinds: []kind{modes[0], modes[2]}, run: stampede},
-	{name: "no waiter is lost", need: queues, run: noLostWaiter},
-	{name: "one owner asks from everywhere", need: queues, run: func(t *trial, a, _ driver.Driver) {
+	{name: "no waiter is lost", need: opQueue, run: noLostWaiter},
+	{name: "one owner asks from everywhere", need: opQueue, run: func(t *trial, a, _ driver.Driver) {
 		g, r := t.take(a, t.request()), t.request()
 		together(8, func(int) {
 			if _, err := t.enqueue(a, r); !errors.Is(err, driver.ErrHeld) {

@@ -6,11 +6,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-var downgrades = needs{can: opDowngrade, Shared: true}
-
 // What is the same for all shared holds is tested with the kind that is downgraded.
 var downgradeCases = []testCase{
-	{name: "lets readers in and no writer", need: downgrades, run: func(t *trial, a, b driver.Driver) {
+	{name: "lets readers in and no writer", need: opDowngrade | opShared, run: func(t *trial, a, b driver.Driver) {
 		g := t.downgrade(a, t.take(a, t.request()))
 		if again := t.downgrade(a, g); again.Token != g.Token {
 			t.Errorf("P3: a repeated Downgrade changed the token from %d to %d", g.Token, again.Token)
@@ -25,7 +23,7 @@ var downgradeCases = []testCase{
 		t.release(b, reader)
 		t.freed(a, reader, "P4: a downgraded hold was not freed by its release")
 	}},
-	{name: "starts the TTL again", need: downgrades, time: true, run: func(t *trial, a, b driver.Driver) {
+	{name: "starts the TTL again", need: opDowngrade | opShared, time: true, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.brief(t.request()))
 		ends := t.until(g)
 		t.pass(t.ttl * 2 / 3)
@@ -41,7 +39,7 @@ var downgradeCases = []testCase{
 		t.outlive(t.ttl)
 		t.freed(b, shared, "P5: a downgraded hold did not end after its TTL")
 	}},
-	{name: "checks the owner", need: downgrades, run: func(t *trial, a, b driver.Driver) {
+	{name: "checks the owner", need: opDowngrade | opShared, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.request())
 		t.downgradesNothing(b, stranger(g), "P4: Downgrade by another owner")
 		t.refused(b, t.shared(), "P4: Downgrade by another owner changed the hold")
@@ -51,20 +49,20 @@ var downgradeCases = []testCase{
 		t.refused(a, t.shared(), "P4: Downgrade of a released hold changed the next one")
 		t.renew(b, next)
 	}},
-	{name: "of a hold that is gone", need: downgrades, time: true, run: func(t *trial, a, b driver.Driver) {
+	{name: "of a hold that is gone", need: opDowngrade | opShared, time: true, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.brief(t.request()))
 		t.outlive(t.ttl)
 		t.downgradesNothing(a, g, "P2: Downgrade of an expired hold")
 		t.freed(b, g, "P2: Downgrade has revived an expired hold")
 	}},
 	// Package holdfast has handed the hold over inside the process, and renews it before it downgrades it.
-	{name: "keeps the token that was handed over", need: downgrades, run: func(t *trial, a, b driver.Driver) {
+	{name: "keeps the token that was handed over", need: opDowngrade | opShared, run: func(t *trial, a, b driver.Driver) {
 		g := t.renew(a, usedInPart(t.take(a, t.block(7))))
 		g.HandedOver = false
 		g = t.downgrade(a, g)
 		t.after(t.take(b, t.shared()), g, "a reader beside a hold that was handed over and downgraded")
 	}},
-	{name: "lets waiting readers in", need: needs{can: opDowngrade | opQueue, Shared: true}, run: func(t *trial, a, b driver.Driver) {
+	{name: "lets waiting readers in", need: opDowngrade | opQueue | opShared, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.request())
 		first, writer, second := t.shared(), t.request(), t.shared()
 		t.queued(b, first)

@@ -49,7 +49,7 @@ var exclusiveCases = []testCase{
 }
 
 var sharedCases = []testCase{
-	{name: "readers and writers", need: hasShared, run: func(t *trial, a, b driver.Driver) {
+	{name: "readers and writers", need: opShared, run: func(t *trial, a, b driver.Driver) {
 		w := t.take(a, t.request())
 		t.refused(b, t.shared(), "P1: a shared hold was granted beside an exclusive one")
 		t.release(a, w)
@@ -64,7 +64,7 @@ var sharedCases = []testCase{
 }
 
 var slotsCases = []testCase{
-	{name: "permits are counted", need: hasSlots, run: func(t *trial, a, b driver.Driver) {
+	{name: "permits are counted", need: opSlots, run: func(t *trial, a, b driver.Driver) {
 		big := t.take(a, t.slot(4, 3))
 		t.refused(b, t.slot(4, 2), "P1: a semaphore of 4 gave 5 permits")
 		small := t.take(b, t.slot(4, 1))
@@ -81,13 +81,13 @@ var slotsCases = []testCase{
 
 // mismatchCases hold a name as one kind of lock and ask for it as another.
 var mismatchCases = []testCase{
-	{name: "a semaphore where a mutex is held", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.request(), t.slot(3, 1)) }},
-	{name: "a mutex where a semaphore is held", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.request()) }},
-	{name: "a reader where a semaphore is held", need: needs{Slots: true, Shared: true}, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.shared()) }},
-	{name: "a semaphore where a reader is", need: needs{Slots: true, Shared: true}, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.shared(), t.slot(3, 1)) }},
-	{name: "more slots", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.slot(4, 1)) }},
-	{name: "fewer slots", need: hasSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.slot(2, 1)) }},
-	{name: "in the queue", need: needs{Slots: true, can: opQueue}, run: func(t *trial, a, b driver.Driver) {
+	{name: "a semaphore where a mutex is held", need: opSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.request(), t.slot(3, 1)) }},
+	{name: "a mutex where a semaphore is held", need: opSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.request()) }},
+	{name: "a reader where a semaphore is held", need: opSlots | opShared, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.shared()) }},
+	{name: "a semaphore where a reader is", need: opSlots | opShared, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.shared(), t.slot(3, 1)) }},
+	{name: "more slots", need: opSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.slot(4, 1)) }},
+	{name: "fewer slots", need: opSlots, run: func(t *trial, a, b driver.Driver) { t.mismatch(a, b, t.slot(3, 1), t.slot(2, 1)) }},
+	{name: "in the queue", need: opSlots | opQueue, run: func(t *trial, a, b driver.Driver) {
 		g, other := t.take(a, t.slot(2, 2)), t.slot(3, 1)
 		_, err := t.enqueue(b, other)
 		t.mismatched(err, g.Request, other)
@@ -120,9 +120,9 @@ func (t *trial) mismatched(err error, held, other driver.Request) {
 var readWriteCases = []testCase{
 	{name: "a mutex and a write lock", run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, t.request(), readWrite(t.request())) }},
 	{name: "a write lock and a mutex", run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, readWrite(t.request()), t.request()) }},
-	{name: "a mutex and a read lock", need: hasShared, run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, t.request(), readWrite(t.shared())) }},
-	{name: "a read lock and a mutex", need: hasShared, run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, readWrite(t.shared()), t.request()) }},
-	{name: "a write lock waits behind a mutex", need: queues, run: func(t *trial, a, b driver.Driver) {
+	{name: "a mutex and a read lock", need: opShared, run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, t.request(), readWrite(t.shared())) }},
+	{name: "a read lock and a mutex", need: opShared, run: func(t *trial, a, b driver.Driver) { t.oneLock(a, b, readWrite(t.shared()), t.request()) }},
+	{name: "a write lock waits behind a mutex", need: opQueue, run: func(t *trial, a, b driver.Driver) {
 		g, writer := t.take(a, t.request()), readWrite(t.request())
 		t.queued(b, writer)
 		t.release(a, g)

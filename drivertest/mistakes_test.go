@@ -385,12 +385,6 @@ func noWithdrawal(_ *bad, g *driver.Grant) {
 // noTombstone withdraws what has arrived, and leaves no tombstone.
 func noTombstone(_ *bad, g *driver.Grant) { g.Token = max(1, g.Token) }
 
-// raisesNothing renews with the token that the store has.
-func raisesNothing(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	g.HandedOver, g.Raised = false, false
-	return b.good1(ctx, g)
-}
-
 // twiceForOne takes a second hold or place for an owner that asks again.
 func twiceForOne(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Forward.Enqueue(ctx, r)

@@ -37,15 +37,11 @@ var mutants = []mutant{
 	{"token reset after delete", func(b *bad) { b.try = tokenReset }, "tokens/increase after the name was idle", "P3", nil},
 	{"token block without a word to the store", func(b *bad) { b.caps, b.renew = manyTokens, renewOldToken }, "tokens/of a block are nobody else's", "P3", nil},
 	{"token block that a break gives to others", func(b *bad) { b.caps, b.break_ = manyTokens, breakByRelease }, "tokens/of a block are nobody else's", "P3", nil},
-	{"a token of another store is not shown", func(b *bad) { b.raise = raisesNothing }, "raise/is shown and broken by", "P3", nil},
-	{"a token of another store is forgotten", func(b *bad) { b.raise = raisesNothing }, "raise/the next token is higher", "P3", nil},
 	{"release by name in a history", func(b *bad) { b.release = releaseByName }, "history/linearizable", "P1", nil},
 	{"break without the token", func(b *bad) { b.break_ = breakAnyHold }, "breaks/needs the token it saw", "P4", nil},
-	{"a late request takes effect through faults", func(b *bad) { b.release = releases(noTombstone) }, "faults/a request later than its withdrawal", "P6", nil},
 	{"lost wake-up", func(b *bad) { b.enqueue, b.wait = neverAsksAgain, sleeps }, "queue/a place is idempotent by owner", "P7", nil},
 	{"overtaking in a history", func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }, "history/scans", "P8", nil},
 	{"readers overtake writers", func(b *bad) { b.try = altered((*bad).goodTry, isUnfair) }, "fairness/a reader does not overtake a writer", "P8", nil},
-	{"double grant under locks", func(b *bad) { b.try, b.enqueue, b.wait = checkThenTake, checkThenTake, sleeps }, "client/no update is lost", "P1", nil},
 	{"leak in the store", func(b *bad) { b.try = leavesKey }, "inspect/an unused name is idle", "P9", nil},
 	{"leak of goroutines", func(b *bad) { b.try = leavesGoroutine }, "", "P9", nil},
 	{"leak of names", func(b *bad) { b.try = leavesKey }, "", "P9", nil},
@@ -90,7 +86,6 @@ var mutants = []mutant{
 	{"a downgrade revives an expired hold", func(b *bad) { b.downgrade = downgradeRevives }, "downgrade/of a hold that is gone", "P2", nil},
 	{"a downgrade lets all readers in", func(b *bad) { alters(b, isUnfair) }, "downgrade/lets waiting readers in", "P8", nil},
 	{"a writer that is unfair intrudes", func(b *bad) { b.try = unfairIntrudes }, "fairness/unfair may overtake but not intrude", "P1", nil},
-	{"a raise counts from the reply", func(b *bad) { b.raise = renews((*bad).goodRaise, atArrival) }, "transport/a late reply to a raise counts from its request", "P1", nil},
 	{"a handle that cannot be compared", func(b *bad) { b.try = regrants((*bad).goodTry, unlikeHandle) }, "exclusive/one holder", "P9", nil},
 	{"a closed name is shown as free", func(b *bad) { b.shows = func(i *driver.Info) { i.ClosedFor = 0 } }, "delays/minimum hold", "P9", nil},
 	{"waiters are shown in another order", func(b *bad) { b.shows = func(i *driver.Info) { slices.Reverse(i.Waiters) } }, "inspect/shows waiters in order", "P8", nil},
@@ -110,19 +105,14 @@ var mutants = []mutant{
 // the case is about.
 var mutantsOfAMode = []mutant{
 	{"half the lock-delay", func(b *bad) { b.try = altered((*bad).goodTry, halfTheDelays) }, "delays/lock-delay after expiry", "P5", nil},
-	{"half the lock-delay of the queue", func(b *bad) { alters(b, halfTheDelays) }, "delays/lock-delay after expiry", "P5", nil},
 	{"half the minimum hold", func(b *bad) { b.release = releases(releasedSoon) }, "delays/minimum hold", "P5", nil},
 	{"half the minimum hold of the dead", func(b *bad) { b.try = altered((*bad).goodTry, halfTheDelays) }, "delays/minimum hold after expiry", "P5", nil},
-	{"half the minimum hold of the queue's dead", func(b *bad) { alters(b, halfTheDelays) }, "delays/minimum hold after expiry", "P5", nil},
 	{"a lock-delay after a release", func(b *bad) { b.release = releases(releasedWithDelay) }, "delays/no lock-delay after release", "P5", nil},
 	{"a minimum hold of what is undone", func(b *bad) { b.try, b.release = notes, releases(undoneLate) }, "withdrawal/ignores the minimum hold", "P6", nil},
 	{"half the TTL", func(b *bad) { b.try = altered((*bad).goodTry, halfTheTTL) }, "expiry/a hold lasts as long as it is trusted, and then opens", "P1", nil},
 	{"half the TTL in the queue", func(b *bad) { alters(b, halfTheTTL) }, "expiry/a hold lasts as long as it is trusted, and then opens", "P1", nil},
-	{"few permits in the queue", func(b *bad) { alters(b, fewPermits) }, "expiry/a hold lasts as long as it is trusted, and then opens", "P1", []driver.Mode{driver.Slot}},
 	{"a note is cut", func(b *bad) { b.try = altered((*bad).goodTry, noteCut) }, "inspect/shows the holder", "P9", nil},
-	{"a note is cut in the queue", func(b *bad) { alters(b, noteCut) }, "inspect/shows the holder", "P9", nil},
 	{"since long ago", func(b *bad) { b.try = regrants((*bad).goodTry, sinceZero) }, "exclusive/a grant arrives with time to work", "P1", nil},
-	{"since long ago in the queue", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceZero) }, "exclusive/a grant arrives with time to work", "P1", nil},
 	{"since the reply to a try", func(b *bad) { b.try = regrants((*bad).goodTry, sinceNow) }, "transport/a late reply to a try counts from its request", "P1", nil},
 	{"since the reply to a renewal", func(b *bad) { b.renew = renews((*bad).good1, atArrival) }, "transport/a late reply to a renewal counts from its request", "P1", nil},
 	{"since the queue's reply", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceNow) }, "transport/a late reply of the queue counts from its request", "P1", nil},
@@ -145,16 +135,7 @@ var mutantsOfAMode = []mutant{
 	{"two holds for one owner", func(b *bad) { b.enqueue = twiceForOne }, "queue/a place is idempotent by owner", "P6", nil},
 	{"a place moves when it is confirmed", func(b *bad) { b.enqueue = toTheEnd }, "fairness/places are granted in order", "P8", nil},
 	{"overtaking", func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }, "fairness/a try does not overtake", "P8", nil},
-	{"what is unfair intrudes", func(b *bad) { b.try = unfairIntrudes }, "fairness/unfair may overtake but not intrude", "P1", []driver.Mode{driver.Slot}},
 	{"dead waiters are kept alive", func(b *bad) { b.enqueue = immortalPlace }, "queue/a dead winner delays at most two polls", "P7", nil},
-}
-
-// mutantsFarAway are found without a transport if calls take long enough.
-var mutantsFarAway = []mutant{
-	{"since is the arrival of the reply to a try", func(b *bad) { b.try = regrants((*bad).goodTry, sinceNow) }, "local/a try counts from its request", "P1", nil},
-	{"since is the arrival of the reply to a renewal", func(b *bad) { b.renew = renews((*bad).good1, atArrival) }, "local/a renewal counts from its request", "P1", nil},
-	{"since is the arrival of the queue's reply", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceNow) }, "local/an answer of the queue counts from its request", "P1", nil},
-	{"a try that is given up is a plain error", func(b *bad) { b.try = answers((*bad).goodTry, plainError) }, "faults/a try that is given up leaves nothing", "P6", nil},
 }
 
 func manyTokens(c *driver.Caps) { c.TokenBlock = 16 }
@@ -203,10 +184,16 @@ func (m mutant) mustBeFound(t *testing.T, kind string) {
 	}
 	switch {
 	case strings.HasPrefix(only, "transport/a late reply"):
-	case strings.HasPrefix(only, "client/"), strings.HasPrefix(only, "transport/"):
+	case strings.HasPrefix(only, "transport/"):
 		poll *= 4 // what a driver leaves behind must be there long enough to be found
 	}
 	r := judge(t, breaks(m.spoil), poll, only)
+	for range 2 { // on a slow machine a poll may be over before what it waits for happens
+		if !r.found(m.case_, m.promise, kind) {
+			poll *= 4
+			r = judge(t, breaks(m.spoil), poll, only)
+		}
+	}
 	mustFind(t, r, m.case_, m.promise, kind)
 }
 
@@ -261,7 +248,7 @@ type bad struct {
 	try          trying
 	enqueue      trying
 	wait         trying
-	renew, raise renewing
+	renew        renewing
 	release      func(*bad, context.Context, driver.Grant) error
 	downgrade    func(*bad, context.Context, driver.Grant) (driver.Grant, error)
 	break_       func(*bad, context.Context, string, driver.Token) error
@@ -279,7 +266,7 @@ func breaks(spoil func(*bad)) func(driver.Driver, *shared) driver.Driver {
 		b := &bad{
 			Forward: wrap.Forward{Driver: good}, shared: s, stop: make(chan struct{}),
 			try: (*bad).goodTry, enqueue: (*bad).goodEnqueue, wait: (*bad).goodWait, renew: (*bad).good1,
-			raise: (*bad).goodRaise, release: (*bad).goodRelease, downgrade: (*bad).goodDowngrade, break_: (*bad).goodBreak,
+			release: (*bad).goodRelease, downgrade: (*bad).goodDowngrade, break_: (*bad).goodBreak,
 			watch: (*bad).goodWatch, shows: func(*driver.Info) {}, lists: func(*driver.Info) {}, caps: func(*driver.Caps) {},
 		}
 		spoil(b)
@@ -312,10 +299,6 @@ func (b *bad) Renew(ctx context.Context, grants []driver.Grant) (out []driver.Re
 		out = append(out, in(b, g.Mode, b.renew, (*bad).good1)(b, ctx, g))
 	}
 	return out
-}
-
-func (b *bad) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	return []driver.Renewal{b.raise(b, ctx, grants[0])}
 }
 
 func (b *bad) Release(ctx context.Context, grants []driver.Grant) (out []error) {
@@ -388,10 +371,6 @@ func (b *bad) goodWait(ctx context.Context, r driver.Request) (driver.Grant, err
 
 func (b *bad) good1(ctx context.Context, g driver.Grant) driver.Renewal {
 	return b.Driver.Renew(ctx, []driver.Grant{g})[0]
-}
-
-func (b *bad) goodRaise(ctx context.Context, g driver.Grant) driver.Renewal {
-	return b.Forward.Raise(ctx, []driver.Grant{g})[0]
 }
 
 func (b *bad) goodRelease(ctx context.Context, g driver.Grant) error {

@@ -27,7 +27,7 @@ var namesCases = []testCase{
 			}
 		}
 	}},
-	{name: "awkward names are shown as they are", need: inspects, run: func(t *trial, a, b driver.Driver) {
+	{name: "awkward names are shown as they are", need: opOperator, run: func(t *trial, a, b driver.Driver) {
 		want := map[string]string{} // owner by name
 		for _, g := range t.takeAwkward(a) {
 			want[g.Name] = g.Owner
@@ -63,7 +63,7 @@ var namesCases = []testCase{
 			}
 		}
 	}},
-	{name: "awkward names queue", need: queues, run: func(t *trial, a, b driver.Driver) {
+	{name: "awkward names queue", need: opQueue, run: func(t *trial, a, b driver.Driver) {
 		for _, name := range t.awkward() {
 			if len(name) > len(t.name)+6 && len(name) < driver.MaxName-1 {
 				continue // the short names and the longest are enough here
@@ -74,7 +74,7 @@ var namesCases = []testCase{
 			t.release(b, t.arrives(b, w, "P7: a waiter for name "+name+" was not granted it"))
 		}
 	}},
-	{name: "a prefix is not a pattern", need: inspects, run: func(t *trial, a, _ driver.Driver) {
+	{name: "a prefix is not a pattern", need: opOperator, run: func(t *trial, a, _ driver.Driver) {
 		for _, tail := range []string{"/abc", "/a*c", "/a%c", "/a_c", "/a[b]c", "/a?c", `/a\c`, "/A*c"} {
 			t.take(a, named(t.request(), t.name+tail))
 		}

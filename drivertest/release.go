@@ -56,14 +56,14 @@ var withdrawalCases = []testCase{
 		t.freeNow(b, t.rival(), "P6: a request that arrived after its withdrawal holds the name or waits for it")
 	}},
 	// A request gets no answer, a second one of the same owner is granted and released, and then the first arrives.
-	{name: "before a stray request", need: queues, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+	{name: "before a stray request", need: opQueue, kinds: modes, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.hold())
 		g.Stray = true
 		t.release(a, g)
 		t.refusesLate(a, g.Request)
 		t.freeNow(b, t.rival(), "P6: a stray request holds the name after the release")
 	}},
-	{name: "of a place", need: queues, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+	{name: "of a place", need: opQueue, kinds: modes, run: func(t *trial, a, b driver.Driver) {
 		g, gone := t.behind(a, b)
 		stays := t.hold()
 		t.queued(b, stays)
@@ -74,7 +74,7 @@ var withdrawalCases = []testCase{
 		t.release(b, next)
 		t.freeNow(a, t.rival(), "P6: a withdrawn place still waits for the name")
 	}},
-	{name: "of a hold that was handed over", need: queues, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+	{name: "of a hold that was handed over", need: opQueue, kinds: modes, run: func(t *trial, a, b driver.Driver) {
 		g, r := t.behind(a, b)
 		t.release(a, g) // hands the name over to the waiter
 		t.withdraw(b, r)

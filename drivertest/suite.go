@@ -81,8 +81,8 @@ func (s *suite) checkExcept(t testing.TB) {
 // testCase is one case. A driver that lacks what the case needs does not run it.
 type testCase struct {
 	name  string
-	need  needs  // without which there is nothing to test
-	kinds []kind // runs once with each of these that the driver has, on a name of its own
+	need  abilities // without which there is nothing to test
+	kinds []kind    // runs once with each of these that the driver has, on a name of its own
 
 	time   bool // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
 	timed  bool // judges by how long something takes: Harness.Untimed leaves it out
@@ -94,16 +94,7 @@ type testCase struct {
 	alone func(t *trial)
 }
 
-// what is needed by several cases.
-var (
-	queues    = needs{can: opQueue}
-	inspects  = needs{can: opOperator}
-	fences    = needs{Fencing: true}
-	hasShared = needs{Shared: true}
-	hasSlots  = needs{Slots: true}
-)
-
-// theme is the cases of one file.
+// theme is the cases about one thing.
 type theme struct {
 	name  string
 	cases []testCase
@@ -117,15 +108,13 @@ func (s *suite) themes() []theme {
 		{"mismatch", mismatchCases}, {"read-write", readWriteCases},
 		{"queue", queueCases}, {"fairness", fairnessCases}, {"contention", contentionCases},
 		{"renew", renewCases}, {"release", releaseCases}, {"withdrawal", withdrawalCases},
-		{"expiry", expiryCases}, {"delays", delaysCases}, {"tokens", tokensCases}, {"raise", raiseCases},
+		{"expiry", expiryCases}, {"delays", delaysCases}, {"tokens", tokensCases},
 		{"inspect", inspectCases}, {"watch", watchCases}, {"breaks", breaksCases}, {"downgrade", downgradeCases},
 		{"faults", faultsCases}, {"concurrency", concurrencyCases}, {"history", historyCases},
-		{"client", clientCases}, {"leaks", leaksCases},
+		{"leaks", leaksCases},
 	}
 	if s.h.Transport != nil {
 		themes = append(themes, theme{"transport", slices.Concat(lateCases, unansweredCases, deafCases, connectionsCases)})
-	} else {
-		themes = append(themes, theme{"local", localCases})
 	}
 	if s.h.Restart != nil {
 		themes = append(themes, theme{"restart", restartCases})
@@ -145,7 +134,7 @@ func (s *suite) run(st stage, only ...string) {
 		for _, c := range th.cases {
 			j := job{th.name + "/" + c.name, c}
 			if len(only) > 0 && !slices.Contains(only, th.name) && !slices.Contains(only, j.name) ||
-				slices.Contains(s.h.Except, j.name) || c.timed && s.h.Untimed || !s.applies(c) {
+				slices.Contains(s.h.Except, j.name) || c.timed && s.h.Untimed || !s.can(c.need) {
 				continue
 			}
 			if c.serial || (c.time && s.h.Advance != nil) || th.name == "restart" {
@@ -168,13 +157,6 @@ func (s *suite) run(st stage, only ...string) {
 		})
 	}
 	wg.Wait()
-}
-
-// applies reports whether the driver has what a case needs.
-func (s *suite) applies(c testCase) bool {
-	need, have := c.need, s.caps
-	return s.can(need.can) && need.TokenBlock <= have.TokenBlock && (have.Fair || !need.Fair) &&
-		(have.Fencing || !need.Fencing) && (have.Shared || !need.Shared) && (have.Slots || !need.Slots)
 }
 
 // can reports whether the driver has all of these abilities.
@@ -215,3 +197,40 @@ func (s *suite) patience() time.Duration { return max(15*time.Second, s.slack) }
 func (s *suite) caseTimeout() time.Duration { return max(2*time.Minute, 8*s.slack) }
 
 func (s *suite) freshName() string { return fmt.Sprintf("%s%016x", s.prefix, rand.Uint64()) }
+
+// abilities are what a driver can do beyond the core: a bit for each optional interface and for what Caps list.
+type abilities uint
+
+const (
+	opQueue abilities = 1 << iota
+	opNotify
+	opShard
+	opOperator
+	opDowngrade
+	opWatch
+	opFair
+	opFencing
+	opShared
+	opSlots
+	opBlocks // reserves tokens for local hand-over
+)
+
+func abilitiesOf(d driver.Driver) (can abilities) {
+	n, notifies := driver.As[driver.Notifier](d)
+	c := d.Caps()
+	for ability, has := range map[abilities]bool{
+		opQueue: is[driver.Queuer](d), opNotify: notifies && n.Losses() != nil, opShard: is[driver.Sharder](d),
+		opOperator: is[driver.Operator](d), opDowngrade: is[driver.Downgrader](d), opWatch: is[driver.Watcher](d),
+		opFair: c.Fair, opFencing: c.Fencing, opShared: c.Shared, opSlots: c.Slots, opBlocks: c.TokenBlock > 1,
+	} {
+		if has {
+			can |= ability
+		}
+	}
+	return can
+}
+
+func is[T any](d driver.Driver) bool {
+	_, ok := driver.As[T](d)
+	return ok
+}

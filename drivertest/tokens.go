@@ -8,7 +8,7 @@ import (
 // Grant.Block). Package holdfast asks for Caps.TokenBlock tokens if others in its process wait for the name. Each of
 // those that the hold is handed over to inside the process uses the next token of the block.
 var tokensCases = []testCase{
-	{name: "increase from hold to hold", need: fences, run: func(t *trial, a, b driver.Driver) {
+	{name: "increase from hold to hold", need: opFencing, run: func(t *trial, a, b driver.Driver) {
 		var last driver.Token
 		for i := range 20 {
 			d := []driver.Driver{a, b}[i%2]
@@ -18,13 +18,13 @@ var tokensCases = []testCase{
 			t.release(d, g)
 		}
 	}},
-	{name: "increase after the name was idle", need: fences, time: true, run: func(t *trial, a, b driver.Driver) {
+	{name: "increase after the name was idle", need: opFencing, time: true, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.request())
 		t.release(a, g)
 		t.pass(2 * t.ttl)
 		t.higher(t.take(b, t.request()), g.Token, "the name was idle in between")
 	}},
-	{name: "readers come after the writer", need: needs{Fencing: true, Shared: true}, run: func(t *trial, a, b driver.Driver) {
+	{name: "readers come after the writer", need: opFencing | opShared, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.request())
 		t.release(a, g)
 		r1, r2 := t.take(a, t.shared()), t.take(b, t.shared())
@@ -39,7 +39,7 @@ var tokensCases = []testCase{
 		t.release(b, w)
 		t.after(t.take(a, t.shared()), w, "a reader after the second writer")
 	}},
-	{name: "no more are reserved than were asked for", need: fences, run: func(t *trial, a, _ driver.Driver) {
+	{name: "no more are reserved than were asked for", need: opFencing, run: func(t *trial, a, _ driver.Driver) {
 		for _, tokens := range []int{0, 1, 2, t.caps.TokenBlock} {
 			r := t.block(tokens)
 			if tokens == 0 {
@@ -52,7 +52,7 @@ var tokensCases = []testCase{
 			t.release(a, g)
 		}
 	}},
-	{name: "increase after a block that was used in part", need: fences, run: func(t *trial, a, b driver.Driver) {
+	{name: "increase after a block that was used in part", need: opFencing, run: func(t *trial, a, b driver.Driver) {
 		for _, tokens := range []int{2, 7, t.caps.TokenBlock} {
 			used := usedInPart(t.take(a, t.block(tokens)))
 			t.release(a, used)
@@ -61,7 +61,7 @@ var tokensCases = []testCase{
 			t.release(b, g)
 		}
 	}},
-	{name: "increase over a hand-off after a block that was used in part", need: needs{Fencing: true, can: opQueue}, run: func(t *trial, a, b driver.Driver) {
+	{name: "increase over a hand-off after a block that was used in part", need: opFencing | opQueue, run: func(t *trial, a, b driver.Driver) {
 		used, r := usedInPart(t.take(a, t.block(7))), t.request()
 		t.queued(b, r)
 		t.release(a, used)
@@ -69,13 +69,13 @@ var tokensCases = []testCase{
 		t.higher(g, used.Token, "the release told the last token that was used of a block, and the name was handed over")
 	}},
 	// The store does not know how many tokens of a dead holder's block were used, so all of them count as used.
-	{name: "increase after a block whose holder died", need: fences, time: true, run: func(t *trial, a, b driver.Driver) {
+	{name: "increase after a block whose holder died", need: opFencing, time: true, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.brief(t.block(7)))
 		t.outlive(t.ttl)
 		t.higher(t.take(b, t.request()), lastOf(g), "the hold before died, and may have used its whole block")
 	}},
 	// A renewal tells the store of a hand-over inside the process.
-	{name: "of a block are nobody else's", need: needs{Fencing: true, can: opOperator}, run: func(t *trial, a, b driver.Driver) {
+	{name: "of a block are nobody else's", need: opFencing | opOperator, run: func(t *trial, a, b driver.Driver) {
 		g := t.take(a, t.block(t.caps.TokenBlock))
 		late, passed := g, g
 		passed.Token = lastOf(g)
@@ -131,100 +131,4 @@ func (t *trial) showsToken(d driver.Driver, g driver.Grant, why string) {
 	if h := t.inspect(d).Holders; len(h) != 1 || h[0].Token != g.Token || h[0].Owner != g.Owner {
 		t.Errorf("P3: %s, and Inspect shows %+v, not token %d", why, h, g.Token)
 	}
-}
-
-var raises = needs{Fencing: true, can: opRaise}
-
-// raiseCases are about tokens that another store has chosen.
-var raiseCases = []testCase{
-	// The hold gets tokens above and below its own, and is released by either.
-	{name: "the next token is higher", need: raises, run: func(t *trial, a, b driver.Driver) {
-		var last driver.Token
-		for _, by := range []driver.Token{1_000_000, 0, -1, 10_000_000} {
-			for _, r := range []driver.Request{t.request(), t.block(7)} {
-				g := t.take(a, r)
-				t.higher(g, last, "the hold before was raised")
-				raised := t.raise(a, g, g.Token+by)
-				last = max(g.Token, raised.Token)
-				t.release(a, raised)
-				t.freeNow(b, t.request(), "P4: a hold that was raised was not freed by its release")
-			}
-		}
-	}},
-	{name: "is shown and broken by", need: needs{Fencing: true, can: opRaise | opOperator}, run: func(t *trial, a, b driver.Driver) {
-		g := t.take(a, t.request())
-		raised := g
-		for _, by := range []driver.Token{1000, -1, 500, 500} {
-			raised = t.raise(a, g, g.Token+by)
-			t.showsToken(b, raised, "a hold was raised")
-		}
-		t.renew(a, raised)
-		t.showsToken(b, raised, "a hold that was raised was renewed")
-		t.breaksNothing(b, g.Token, "P4: a break by the token before")
-		t.breakHold(b, raised)
-		t.higher(t.take(b, t.request()), g.Token+1000, "the hold before was raised, and broken")
-	}},
-	{name: "of one of several readers", need: needs{Fencing: true, Shared: true, can: opRaise | opOperator}, run: func(t *trial, a, b driver.Driver) {
-		first, second := t.take(a, t.shared()), t.take(b, t.shared())
-		raised := t.raise(a, first, second.Token+1000)
-		want := map[string]driver.Token{first.Owner: raised.Token, second.Owner: second.Token}
-		for _, h := range t.inspect(b).Holders {
-			if h.Token != want[h.Owner] {
-				t.Errorf("P3: a reader was raised, and one with token %d is shown with %d", want[h.Owner], h.Token)
-			}
-		}
-		t.release(a, raised)
-		t.release(b, second)
-		t.higher(t.take(b, t.request()), raised.Token, "a reader before was raised")
-	}},
-	{name: "extends the hold", need: raises, time: true, run: func(t *trial, a, b driver.Driver) {
-		t.extends(a, b, func(d driver.Driver, g driver.Grant) driver.Renewal { return t.raise1(d, g, g.Token+1) })
-	}},
-	{name: "checks the owner", need: raises, run: func(t *trial, a, b driver.Driver) {
-		g := t.take(a, t.request())
-		if r := t.raise1(b, stranger(g), g.Token+1_000_000); !driver.Gone(r.Err) {
-			t.Errorf("P4: Raise by another owner: %+v", r)
-		}
-		t.release(a, g)
-		if r := t.raise1(a, g, g.Token); !driver.Gone(r.Err) {
-			t.Errorf("P1: Raise of a hold that was released: %+v", r)
-		}
-		t.freeNow(b, t.request(), "P1: Raise has taken the name")
-	}},
-	{name: "never revives", need: raises, time: true, run: func(t *trial, a, b driver.Driver) {
-		g := t.take(a, t.brief(t.request()))
-		raised := g.Token + 60_000_000
-		if r := t.raise1(a, g, raised); driver.Gone(r.Err) {
-			raised = g.Token // this machine stood still until the hold had expired
-		}
-		t.outlive(t.ttl)
-		if r := t.raise1(a, g, raised); !driver.Gone(r.Err) {
-			t.Errorf("P1: Raise of a hold that has ended: %+v", r)
-		}
-		t.higher(t.take(b, t.request()), raised, "the hold before was raised, and expired")
-	}},
-}
-
-// raise1 gives one hold another token.
-func (t *trial) raise1(d driver.Driver, g driver.Grant, token driver.Token) driver.Renewal {
-	t.Helper()
-	g.Token, g.Raised = token, true
-	out := ops(d).Raise(t.ctx, []driver.Grant{g})
-	if len(out) != 1 {
-		t.Fatalf("P2: Raise of one grant returned %d renewals", len(out))
-	}
-	if r, now := out[0], t.clock.Now(); r.Since > now || r.Valid > g.TTL {
-		t.Errorf("P2: Raise at %v of a hold with the TTL %v: %+v", now, g.TTL, r)
-	}
-	return out[0]
-}
-
-// raise gives a live hold another token, and returns its grant.
-func (t *trial) raise(d driver.Driver, g driver.Grant, token driver.Token) driver.Grant {
-	t.Helper()
-	if r := t.raise1(d, g, token); r.Err != nil {
-		t.Fatalf("P3: Raise of a live hold: %v", r.Err)
-	}
-	g.Token, g.Raised = token, true
-	return g
 }

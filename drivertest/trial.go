@@ -220,10 +220,7 @@ func (t *trial) releaseGone(d driver.Driver, g driver.Grant) {
 // withdraw withdraws a request.
 func (t *trial) withdraw(d driver.Driver, r driver.Request) {
 	t.Helper()
-	r.MinHold = 0
-	if err := t.release1(d, driver.Grant{Request: r}); err != nil && !driver.Gone(err) {
-		t.Fatalf("P6: withdrawing a request failed: %v", err)
-	}
+	t.withdrawn(d, driver.Grant{Request: r})
 }
 
 // withdrawn withdraws a request as package holdfast does: again and again until the store confirms it.
@@ -278,10 +275,21 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 // gone asserts that a renewal returns ErrNotHeld.
 func (t *trial) gone(d driver.Driver, g driver.Grant, why string) {
 	t.Helper()
+	t.notRenewed(d, g, driver.ErrNotHeld, why)
+}
+
+// told asserts that a renewal says that the hold was broken.
+func (t *trial) told(d driver.Driver, g driver.Grant) {
+	t.Helper()
+	t.notRenewed(d, g, driver.ErrBroken, "P2: a broken hold was renewed: its loss is silent")
+}
+
+func (t *trial) notRenewed(d driver.Driver, g driver.Grant, want error, why string) {
+	t.Helper()
 	if r := t.renew1(d, g); r.Err == nil {
 		t.Errorf("%s", why)
-	} else if !errors.Is(r.Err, driver.ErrNotHeld) {
-		t.Errorf("P2: renewing a hold that is gone returned %v, not ErrNotHeld", r.Err)
+	} else if !errors.Is(r.Err, want) {
+		t.Errorf("P2: renewing a hold that is gone returned %v, not %v", r.Err, want)
 	}
 }
 

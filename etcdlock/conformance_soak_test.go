@@ -13,8 +13,7 @@ import (
 
 // TestConformanceOfStock is the same in the layout of etcd's own locks. There the
 // value of an exclusive hold is nothing but its note, so only the client that put a
-// key knows its owner: others see the key's end instead, and cannot withdraw a
-// request of which they know no more than the owner.
+// key knows its owner: others see the key's end instead.
 func TestConformanceOfStock(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	drivertest.Run(t, drivertest.Harness{
@@ -24,7 +23,6 @@ func TestConformanceOfStock(t *testing.T) {
 		Parallel:  8,
 		Except: []string{
 			"inspect/shows the holder", "inspect/shows waiters in order", "names/awkward names are shown as they are",
-			"faults/a lost reply is withdrawn",
 		},
 		Leaks: leaks,
 	})

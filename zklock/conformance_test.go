@@ -20,7 +20,6 @@ const quick = 200 * time.Millisecond
 // cannot withdraw a request that is still under way: there is no tombstone in Curator's layout, and none
 // is needed, because the server takes the requests of a session in their order.
 var except = []string{
-	"faults/a request later than its withdrawal",
 	"transport/a try later than its withdrawal",
 	// Curator's semaphore takes a place first, and permits by a second request: the session's timeout runs from there.
 	"queue/hand-off counts from before the release (slots)",

@@ -3,7 +3,11 @@
 package faulttest
 
 import (
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,7 +69,7 @@ func TestCrowd(t *testing.T) {
 		Fenced: true, Writes: crowdFiles, Watches: true,
 	})
 	witness, files := client(t, c.Addrs()), cellClient(t, c.Addrs())
-	for _, fault := range c.faults() {
+	for _, fault := range c.faults(t) {
 		t.Run(fault.name, func(t *testing.T) {
 			crowd.TB = t
 			began := time.Now()
@@ -107,7 +111,7 @@ type fault struct {
 	spoil func()
 }
 
-func (c *threeMembers) faults() []fault {
+func (c *threeMembers) faults(t *testing.T) []fault {
 	follower := func() *testserver.CellMember { return c.Followers()[0] }
 	return []fault{
 		{"a follower is killed", func() {
@@ -162,7 +166,7 @@ func (c *threeMembers) faults() []fault {
 			link.Heal()
 		}},
 		{"the leader's disk is slow", func() {
-			end := c.Leader().SlowDisk(100 * time.Millisecond)
+			end := slowDisk(t, c.Leader().PID())
 			time.Sleep(beyond)
 			end()
 		}},
@@ -181,6 +185,20 @@ func (c *threeMembers) faults() []fault {
 			c.Start()
 		}},
 		{"a member is replaced", func() { c.Replace(c.Leader()) }},
+	}
+}
+
+// slowDisk makes each write-through of a process to its disk take 100 ms longer (strace), until the function that it
+// returns is called. All that the process does takes longer meanwhile.
+func slowDisk(t testing.TB, pid int) (end func()) {
+	t.Helper()
+	cmd := exec.Command(testserver.Need(t, "strace", "strace"), "-f", "-q", "-p", strconv.Itoa(pid), "-o", os.DevNull,
+		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=100000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	testserver.Must(t, cmd.Start())
+	return func() {
+		cmd.Process.Signal(os.Interrupt) // it lets go of the process
+		cmd.Wait()                       // ends by the signal
 	}
 }
 

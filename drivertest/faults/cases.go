@@ -180,9 +180,8 @@ func shortPauses(s *scene) {
 	})
 	for _, l := range []*load{each, one} {
 		l.finish()
-		if len(l.lost) > 0 && most < clients[0].Caps().PollInterval()/2 {
-			s.Errorf("P2: %d leases were lost by pauses much shorter than their TTL, while this process stood still for %v at most: %v",
-				len(l.lost), most, l.lost)
+		if l.lost > 0 && most < clients[0].Caps().PollInterval()/2 {
+			s.Errorf("P2: %d leases were lost by pauses much shorter than their TTL, while this process stood still for %v at most", l.lost, most)
 		}
 	}
 }
@@ -222,9 +221,9 @@ func (s *scene) waiterGone(killed bool) {
 	alive := s.child(long)
 	s.waiting(c, "x", 2)
 	if killed {
-		gone.kill()
+		gone.Kill()
 	} else {
-		gone.stop()
+		gone.Stop()
 	}
 	start := driver.HostClock.Now()
 	holds := []Hold{watched(lease, 0)}
@@ -238,7 +237,7 @@ func (s *scene) waiterGone(killed bool) {
 		s.Errorf("P7: a dead waiter delayed a live one by %v, no less than %v", took, most)
 	}
 	if !killed {
-		gone.signal(syscall.SIGCONT)
+		gone.Signal(syscall.SIGCONT)
 		time.Sleep(brief / 10)
 	}
 	holds = append(holds, alive.gives())
@@ -255,12 +254,12 @@ func (s *scene) waiterGone(killed bool) {
 func holderStopped(s *scene) {
 	c, holder := s.client(s.addr), s.child(brief)
 	holder.hasIt(3*slack, "P7: a free name")
-	holder.stop()
+	holder.Stop()
 	lease := s.acquire(c, "x", brief, opens(c, brief)+slack, "P5: the name of a holder that is stopped")
 	held := make(chan Hold)
 	go func() { held <- watched(lease, brief/5) }()
 	time.Sleep(brief / 10)
-	holder.signal(syscall.SIGCONT)
+	holder.Signal(syscall.SIGCONT)
 	theirs := holder.gives()
 	ours := <-held
 	if theirs.Lost == "" {
@@ -274,14 +273,14 @@ func holderStopped(s *scene) {
 func allKilled(s *scene) {
 	c := s.client(s.addr)
 	const ttl = 4 * brief // or the holder may lose it before the others have come
-	all := []*child{s.child(ttl)}
+	all := []child{s.child(ttl)}
 	all[0].hasIt(3*slack, "P7: a free name")
 	for i := range 3 {
 		all = append(all, s.child(ttl))
 		s.waiting(c, "x", i+1)
 	}
 	for _, child := range all {
-		child.kill()
+		child.Kill()
 	}
 	s.acquire(c, "x", brief, opens(c, ttl)+2*c.Caps().PollInterval()+slack, "P5: behind a holder and waiters that are all dead")
 }

@@ -24,7 +24,7 @@ type load struct {
 
 	mu    sync.Mutex
 	holds []Hold
-	lost  []string // describes each lease that was lost
+	lost  int // leases
 }
 
 type worker struct {
@@ -32,11 +32,8 @@ type worker struct {
 	name  string
 	lock  *holdfast.Lock
 	title string       // describes the worker to people
-	state atomic.Value // a string: what the worker does, and since when
 	done  atomic.Int64 // how often it has released the lock
 }
-
-func (w *worker) is(doing string) { w.state.Store(doing + " since " + time.Now().Format("05.000")) }
 
 // start starts n goroutines on each client. Worker i locks the name that name returns for i.
 func (s *scene) start(ttl time.Duration, n int, name func(i int) string, clients ...*holdfast.Client) *load {
@@ -47,7 +44,6 @@ func (s *scene) start(ttl time.Duration, n int, name func(i int) string, clients
 	for i := range n * len(clients) {
 		w := &worker{load: l, name: name(i), title: fmt.Sprintf("worker %d of client %d", i, i/n)}
 		w.lock = clients[i/n].Mutex(w.name, &holdfast.Options{TTL: ttl})
-		w.is("starting")
 		l.workers = append(l.workers, w)
 		l.ended.Go(w.run)
 	}
@@ -63,18 +59,15 @@ func (s *scene) start(ttl time.Duration, n int, name func(i int) string, clients
 // every worker is served after the fault.
 func (w *worker) run() {
 	for w.goOn.Err() == nil {
-		w.is("waiting")
 		lease := w.acquire()
 		if lease == nil {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		w.is("holding")
 		w.hold(lease)
-		w.is("releasing")
 		if err := lease.Release(); errors.Is(err, holdfast.ErrLost) {
 			w.mu.Lock()
-			w.lost = append(w.lost, fmt.Sprintf("%s at %s: %v", w.title, time.Now().Format("05.000"), err))
+			w.lost++
 			w.mu.Unlock()
 		}
 		w.done.Add(1)
@@ -126,8 +119,7 @@ func (l *load) served(within time.Duration) {
 		for ; w.done.Load() < before[i]+2; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				info, err := l.client(l.addr).Inspect(context.Background(), w.name)
-				l.Fatalf("P7: within %v %s was not served on %q; it is %s, now is %s, and the store shows %+v (%v)",
-					within, w.title, w.name, w.state.Load(), time.Now().Format("05.000"), info, err)
+				l.Fatalf("P7: within %v %s was not served on %q; the store shows %+v (%v)", within, w.title, w.name, info, err)
 			}
 		}
 	}
@@ -139,7 +131,7 @@ func (l *load) finish() {
 	l.halt()
 	l.ended.Wait()
 	l.check(l.holds)
-	l.Logf("%d holds, %d of them lost", len(l.holds), len(l.lost))
+	l.Logf("%d holds, %d of them lost", len(l.holds), l.lost)
 }
 
 // The names that workers lock: one for all, one for each, or some of both.

@@ -332,3 +332,27 @@ func TestPlaceLife(t *testing.T) {
 		t.Errorf("after the clock was set back by an hour a place lasts %v", p.Until.Sub(start))
 	}
 }
+
+// TestRaise: P3: tokens that are given out after a hold was raised, to a higher or a lower one, are higher than all
+// that it had. An expired hold is not revived.
+func TestRaise(t *testing.T) {
+	var r Record
+	rules, last := testRules(), driver.Token(0)
+	for i, by := range []driver.Token{1000, -1, 5} {
+		h, err := r.Ask(request(fmt.Sprint(i), 0, 0), "", false, start, start, rules)
+		if err != nil || h.Token <= last {
+			t.Fatalf("P3: %+v (%v) after token %d", h, err, last)
+		}
+		g, now := r.Grant(h), start
+		g.Token += by
+		last = max(h.Token, g.Token)
+		if by == 5 {
+			now = start.Add(time.Minute)
+			r.Settle(now, rules)
+		}
+		if raised := r.Raise(&g, now, now, rules); by == 5 && raised != nil || by != 5 && (raised == nil || raised.Token != g.Token) {
+			t.Errorf("P3: raised by %d: %+v", by, raised)
+		}
+		r.Release(g.Owner, 0, g.Token, now, rules)
+	}
+}

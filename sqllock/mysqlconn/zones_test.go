@@ -21,15 +21,15 @@ func TestLocalTime(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		start   func(testing.TB, string, ...string) *testserver.MySQL
+		start   func(testing.TB, ...string) *testserver.MySQL
 		zone    string
 		changes []time.Time
 	}{
-		{"MariaDB", testserver.StartMariaDBIn, "Europe/Berlin", []time.Time{utc(3, 28, 1, 0), utc(10, 31, 1, 0)}},
-		{"MySQL", testserver.StartMySQLIn, "Australia/Lord_Howe", []time.Time{utc(4, 3, 15, 0), utc(10, 2, 15, 30)}},
+		{"MariaDB", testserver.StartMariaDB, "Europe/Berlin", []time.Time{utc(3, 28, 1, 0), utc(10, 31, 1, 0)}},
+		{"MySQL", testserver.StartMySQL, "Australia/Lord_Howe", []time.Time{utc(4, 3, 15, 0), utc(10, 2, 15, 30)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server := c.start(t, c.zone)
+			server := c.start(t, "TZ="+c.zone)
 			for _, change := range c.changes {
 				t.Run(change.Month().String(), func(t *testing.T) {
 					server.Clock.Set(time.Until(change) - 20*time.Second)

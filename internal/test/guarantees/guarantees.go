@@ -271,3 +271,67 @@ func ttls(c driver.Caps) string {
 	}
 	return c.MinTTL.String() + " to " + c.MaxTTL.String()
 }
+
+// The table of the guide docs/choose.md, from the same data as docs/guarantees.md.
+
+// beside returns a link from the guide to the store's section of docs/guarantees.md.
+func beside(s Store) string { return "[" + s.Package + "](guarantees.md#" + anchor(s) + ")" }
+
+// Risks returns the table of what each fault puts at risk in each store.
+func Risks(stores []Store) []byte {
+	var b bytes.Buffer
+	titles := []string{"fault"}
+	for _, s := range stores {
+		titles = append(titles, beside(s))
+	}
+	row(&b, titles...)
+	b.WriteString(strings.Repeat("|---", len(titles)) + "|\n")
+	for _, f := range driver.Faults() {
+		cells := []string{string(f)}
+		for _, s := range stores {
+			cells = append(cells, risk(s.Caps.Guarantees.Faults[f]))
+		}
+		row(&b, cells...)
+	}
+	return b.Bytes()
+}
+
+// risk says in a few words what a fault puts at risk.
+func risk(v driver.Verdict) string {
+	holder, tokens := v.Exclusion == driver.Breaks, v.Tokens == driver.Breaks
+	switch {
+	case v.Exclusion == driver.Unstated || v.Tokens == driver.Unstated:
+		if !holder {
+			return driver.Unstated.String()
+		}
+		return "**second holder**"
+	case holder && tokens:
+		return "**second holder, tokens**"
+	case holder:
+		return "**second holder**"
+	case tokens && v.Exclusion == driver.Delays:
+		return "late; **tokens**"
+	case tokens:
+		return "**tokens**"
+	case v.Exclusion == driver.Delays || v.Tokens == driver.Delays:
+		return "late"
+	case v.Exclusion == driver.Impossible:
+		return driver.Impossible.String()
+	}
+	return "–"
+}
+
+// Splice returns the text with table between the markers of the table of stores, instead of what
+// was there. It is an error if there is not one of each, in order.
+func Splice(text, table []byte) ([]byte, error) { return SplicePart(text, "stores", table) }
+
+// SplicePart does the same between the markers of another part.
+func SplicePart(text []byte, part string, table []byte) ([]byte, error) {
+	begin, end := []byte("<!-- "+part+":begin -->\n"), []byte("<!-- "+part+":end -->")
+	before, rest, ok := bytes.Cut(text, begin)
+	_, after, ok2 := bytes.Cut(rest, end)
+	if !ok || !ok2 || bytes.Contains(after, begin) || bytes.Contains(after, end) {
+		return nil, fmt.Errorf("the text has not one %s and, after it, one %s", begin[:len(begin)-1], end)
+	}
+	return bytes.Join([][]byte{before, begin, table, end, after}, nil), nil
+}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,21 +23,17 @@ type CellOptions struct {
 	Args     []string      // more arguments for each member
 }
 
-// Cell is a private cell of one test, "holdfast serve", with a directory of its own. Its methods end the
-// test on failure; call them on the test's own goroutine.
+// Cell is a cell, "holdfast serve", with a directory of its own.
 type Cell struct {
 	Members []*CellMember
 }
 
-// CellMember is one member, a process. Its methods end the test on failure; call them on the test's own
-// goroutine, one at a time.
+// CellMember is one member, a process.
 type CellMember struct {
 	*process
 	Name  string
-	Addr  string       // for clients, on the loopback interface, host:port
 	Data  string       // its directory
 	Peers *chaos.Proxy // before its port for members; nil without CellOptions.Between
-	clock *Clock       // nil without CellOptions.Clock
 }
 
 // StartCell starts a cell, which ends with the test. It builds the command from its source.
@@ -49,17 +44,8 @@ func StartCell(t testing.TB, o CellOptions) *Cell {
 		build = clockedCellProgram
 	}
 	program, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range attempts {
-		var c *Cell
-		if c, err = startCell(t, program, o); err == nil {
-			return c
-		}
-	}
-	t.Fatalf("the cell did not start: %v", err)
-	return nil
+	Must(t, err)
+	return started(t, "the cell", func() (*Cell, error) { return startCell(t, program, o) })
 }
 
 func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
@@ -68,13 +54,15 @@ func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 	var peers []string
 	for i := range max(1, o.Members) {
 		name := "m" + strconv.Itoa(i)
-		m := &CellMember{Name: name, Addr: freeAddrs(t, 1)[0], Data: filepath.Join(dir, name)}
-		m.process = &process{t: t, ready: "cell://", args: append([]string{
+		m := &CellMember{Name: name, Data: filepath.Join(dir, name), process: &process{t: t, ready: "cell://", Addr: freeAddrs(t, 1)[0]}}
+		m.args = append([]string{
 			program, "serve", "--name", name, "--data", m.Data, "--listen", m.Addr, "--log", "warn",
-		}, o.Args...)}
+		}, o.Args...)
 		if o.Clock {
 			m.args = slices.Delete(m.args, 1, 2) // it can do nothing else
-			m.clock, m.env = newMemberClock(t, dir)
+			m.Clock = &Clock{t: t, file: filepath.Join(dir, "clock")}
+			Must(t, os.WriteFile(m.Clock.file, make([]byte, 8), 0o600))
+			m.env = append(os.Environ(), "HOLDFAST_TEST_CLOCK="+m.Clock.file)
 		}
 		t.Cleanup(m.Kill)
 		if o.Cert != "" {
@@ -94,39 +82,20 @@ func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 		}
 		c.Members = append(c.Members, m)
 	}
-	err := together(c.Members, func(m *CellMember) error {
+	return c, together(c.Members, func(m *CellMember) error {
 		m.args = append(m.args, peers...)
 		return m.start()
 	})
-	for _, m := range c.Members {
-		if err != nil {
-			m.Kill()
-		}
-	}
-	return c, err
 }
 
 // Addrs returns the addresses of all members, separated by commas, as a store URL has them.
 func (c *Cell) Addrs() string { return addrs(c.Members, func(m *CellMember) string { return m.Addr }) }
 
-// Stop tells the member to stop (SIGTERM), and waits until it has.
-func (m *CellMember) Stop() { m.end(syscall.SIGTERM) }
-
-// newMemberClock makes the clock of a member, and the environment of a program that uses it.
-func newMemberClock(t testing.TB, dir string) (*Clock, []string) {
-	t.Helper()
-	c := &Clock{t: t, file: filepath.Join(dir, "clock")}
-	if err := os.WriteFile(c.file, make([]byte, 8), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return c, append(os.Environ(), "HOLDFAST_TEST_CLOCK="+c.file)
-}
-
 // SetWallClock sets the member's wall clock ahead of the host's by whole seconds, or behind it, and returns
 // what it shows then. The cell must have been started with CellOptions.Clock.
 func (m *CellMember) SetWallClock(ahead time.Duration) (shown time.Time) {
 	m.t.Helper()
-	m.clock.Set(ahead)
+	m.Clock.Set(ahead)
 	await(m.t, "the member sets its clock", func() (is bool) {
 		shown, is = wallClock(m.Log(), fmt.Sprintf("wall %d ", ahead/time.Second))
 		return is

@@ -110,15 +110,11 @@ func (c *Cell) Start() {
 func (c *Cell) Replace(m *CellMember) {
 	m.t.Helper()
 	m.Kill()
-	if err := os.RemoveAll(m.Data); err != nil {
-		m.t.Fatal(err)
-	}
+	Must(m.t, os.RemoveAll(m.Data))
 	i := slices.IndexFunc(m.args, func(arg string) bool { return strings.HasPrefix(arg, m.Name+"=") })
 	_, url, _ := strings.Cut(m.args[i], "=")
 	for _, command := range [][]string{{"remove", m.Name}, {"add", url}} {
-		if err := c.operate(m, command); err != nil {
-			m.t.Fatal(err)
-		}
+		Must(m.t, c.operate(m, command))
 	}
 	if !slices.Contains(m.args, "--join") {
 		m.args = append(m.args, "--join")
@@ -168,8 +164,6 @@ func (m *CellMember) StartWith(args ...string) {
 func (m *CellMember) Wipe() {
 	m.t.Helper()
 	m.Kill()
-	if err := os.RemoveAll(m.Data); err != nil {
-		m.t.Fatal(err)
-	}
+	Must(m.t, os.RemoveAll(m.Data))
 	m.Start()
 }

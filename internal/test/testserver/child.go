@@ -39,7 +39,9 @@ type Child struct {
 // StartChild starts the test's program once more. It is killed with the test.
 func StartChild(t testing.TB, part string, args ...string) *Child {
 	t.Helper()
-	return StartChildBy(t, exec.Command(ownProgram(t)), part, args...)
+	self, err := os.Executable()
+	Must(t, err)
+	return StartChildBy(t, exec.Command(self), part, args...)
 }
 
 // StartChildBy is StartChild by a command that runs the test's program.
@@ -49,43 +51,33 @@ func StartChildBy(t testing.TB, cmd *exec.Cmd, part string, args ...string) *Chi
 	cmd.Args = append(cmd.Args, args...)
 	cmd.Env = append(os.Environ(), partEnv+"="+part)
 	cmd.Stderr = os.Stderr
-	var err error
-	if c.in, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	in, err := cmd.StdinPipe()
+	Must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.out = bufio.NewReader(out)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
+	c.in, c.out = in, bufio.NewReader(out)
+	Must(t, cmd.Start())
 	t.Cleanup(c.Kill)
 	return c
-}
-
-func ownProgram(t testing.TB) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return self
 }
 
 // Tell writes a line to the child.
 func (c *Child) Tell(format string, args ...any) {
 	c.t.Helper()
-	if _, err := fmt.Fprintf(c.in, format+"\n", args...); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := fmt.Fprintf(c.in, format+"\n", args...)
+	Must(c.t, err)
+}
+
+// Line reads the child's next line.
+func (c *Child) Line() (string, error) {
+	line, err := c.out.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
 }
 
 // Expect reads the child's next line, which must begin with want, and returns the rest of it.
 func (c *Child) Expect(want string) string {
 	c.t.Helper()
-	line, err := c.out.ReadString('\n')
+	line, err := c.Line()
 	if err != nil || !strings.HasPrefix(line, want) {
 		c.t.Fatalf("the child said %q (%v), not %q", line, err, want)
 	}
@@ -99,10 +91,13 @@ func (c *Child) Ask(want, format string, args ...any) string {
 	return c.Expect(want)
 }
 
+// Close closes the child's standard input.
+func (c *Child) Close() { c.in.Close() }
+
 // End closes the child's standard input, and waits until the child has ended without an error.
 func (c *Child) End() {
 	c.t.Helper()
-	c.in.Close()
+	c.Close()
 	if err := c.cmd.Wait(); err != nil {
 		c.t.Errorf("the child ended with %v", err)
 	}
@@ -117,7 +112,15 @@ func (c *Child) Kill() {
 // Signal sends the child a signal.
 func (c *Child) Signal(s syscall.Signal) {
 	c.t.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
-		c.t.Fatal(err)
+	Must(c.t, c.cmd.Process.Signal(s))
+}
+
+// Stop stops the child (SIGSTOP), and returns when it stands still.
+func (c *Child) Stop() {
+	c.t.Helper()
+	c.Signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(c.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		c.t.Fatalf("a child did not stop: status %v, %v", status, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,9 +27,7 @@ type Clock struct {
 func newClock(t testing.TB, dir string) *Clock {
 	t.Helper()
 	c := &Clock{t: t, library: preloadable(t, dir, "clock", clockSource), file: filepath.Join(dir, "clock")}
-	if err := os.WriteFile(c.file, make([]byte, 4096), 0o644); err != nil { // the program may be another user's
-		t.Fatal(err)
-	}
+	Must(t, os.WriteFile(c.file, make([]byte, 4096), 0o644)) // the program may be another user's
 	return c
 }
 
@@ -38,14 +35,9 @@ func newClock(t testing.TB, dir string) *Clock {
 // It needs a C compiler.
 func preloadable(t testing.TB, dir, name string, source []byte) string {
 	t.Helper()
-	compiler := Need(t, "gcc", "gcc")
 	file, library := filepath.Join(dir, name+".c"), filepath.Join(dir, name+".so")
-	if err := os.WriteFile(file, source, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", library, file).CombinedOutput(); err != nil {
-		t.Fatalf("the library %s does not compile: %v\n%s", name, err, out)
-	}
+	Must(t, os.WriteFile(file, source, 0o600))
+	prepare(t, nil, Need(t, "gcc", "gcc"), "-O2", "-Wall", "-shared", "-fPIC", "-o", library, file)
 	return library
 }
 
@@ -58,13 +50,6 @@ func (c *Clock) environ() []string {
 func (c *Clock) Set(ahead time.Duration) {
 	c.t.Helper()
 	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer f.Close()
-	var offset [8]byte
-	binary.NativeEndian.PutUint64(offset[:], uint64(ahead))
-	if _, err := f.WriteAt(offset[:], 0); err != nil {
-		c.t.Fatal(err)
-	}
+	Must(c.t, err)
+	Must(c.t, binary.Write(f, binary.NativeEndian, int64(ahead)), f.Close())
 }

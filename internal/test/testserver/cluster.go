@@ -1,7 +1,6 @@
 package testserver
 
 import (
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +15,7 @@ type ClusterOptions struct {
 	Args     []string // more arguments of each server
 }
 
-// Cluster is a private Redis Cluster of one test. Its methods end the test on failure; call them on the
-// test's own goroutine.
+// Cluster is a Redis Cluster.
 type Cluster struct {
 	Servers []*Redis // the three masters at the beginning, and then their replicas in the same order
 	t       testing.TB
@@ -38,22 +36,22 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	if o.Replicas {
 		n = 2 * masters
 	}
-	for range n {
-		busPort := portOf(freeAddrs(t, 1)[0])
+	var bus []string // the ports by which the servers reach each other
+	for i := range n {
+		bus = append(bus, portOf(freeAddrs(t, 1)[0]))
 		args := append([]string{
-			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", busPort,
+			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", bus[i],
 			"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
 		}, o.Args...)
 		c.Servers = append(c.Servers, StartRedis(t, RedisOptions{AOF: o.AOF, Args: args}))
-		c.must(c.Servers[len(c.Servers)-1].Ask("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(len(c.Servers))))
+		c.must(c.Servers[i].Ask("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)))
 	}
 	for i, r := range c.Servers[:masters] {
 		from, to := Slots*i/masters, Slots*(i+1)/masters-1
 		c.must(r.Ask("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to)))
 	}
-	for _, r := range c.Servers[1:] {
-		host, port, _ := net.SplitHostPort(r.Addr)
-		c.must(c.Servers[0].Ask("CLUSTER", "MEET", host, port, r.busPort()))
+	for i, r := range c.Servers[1:] {
+		c.must(c.Servers[0].Ask("CLUSTER", "MEET", "127.0.0.1", portOf(r.Addr), bus[i+1]))
 	}
 	c.until("all know all", func(r *Redis) bool {
 		return strings.Count(r.Ask("CLUSTER", "NODES"), " connected") == n
@@ -66,20 +64,14 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 		})
 	}
 	c.until("the cluster serves", func(r *Redis) bool {
-		return strings.Contains(r.Ask("CLUSTER", "INFO"), "cluster_state:ok") &&
-			strings.Count(r.Ask("CLUSTER", "NODES"), " slave ")+strings.Count(r.Ask("CLUSTER", "NODES"), "myself,slave") == n-masters
+		nodes := r.Ask("CLUSTER", "NODES")
+		return r.clusterServes() && strings.Count(nodes, " slave ")+strings.Count(nodes, "myself,slave") == n-masters
 	})
 	return c
 }
 
-// busPort returns the port by which the other servers of a cluster reach the server.
-func (r *Redis) busPort() string {
-	for i, arg := range r.args {
-		if arg == "--cluster-port" {
-			return r.args[i+1]
-		}
-	}
-	return ""
+func (r *Redis) clusterServes() bool {
+	return strings.Contains(r.Ask("CLUSTER", "INFO"), "cluster_state:ok")
 }
 
 func (c *Cluster) must(reply string) {
@@ -103,25 +95,18 @@ func (c *Cluster) Master(key string) *Redis {
 	return nil
 }
 
-// masterBy returns the server that has a key's slot, as one says, or nil if it does not answer, or knows
-// none that serves.
+// masterBy returns the server that has a key's slot, as one says, or nil if it does not answer, or knows none.
 func (c *Cluster) masterBy(asked *Redis, key string) *Redis {
 	if asked.paused {
 		return nil
 	}
-	slot, err := strconv.Atoi(asked.Ask("CLUSTER", "KEYSLOT", key))
-	if err != nil {
-		return nil // it is down
+	reply := asked.Ask("EXISTS", key)
+	if reply == "0" || reply == "1" || strings.HasPrefix(reply, "ASK ") { // ASK: the slot is being moved away
+		return asked
 	}
-	for _, line := range strings.Split(asked.Ask("CLUSTER", "NODES"), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 9 || !strings.Contains(f[2], "master") || strings.Contains(f[2], "fail") {
-			continue
-		}
-		for _, r := range c.Servers {
-			if strings.HasPrefix(f[1], r.Addr+"@") && has(f[8:], slot) {
-				return r
-			}
+	for _, r := range c.Servers {
+		if strings.HasPrefix(reply, "MOVED ") && strings.HasSuffix(reply, " "+r.Addr) {
+			return r
 		}
 	}
 	return nil
@@ -152,7 +137,7 @@ func (c *Cluster) AwaitMaster(key string, before *Redis) (now *Redis) {
 			if r.paused || r.Ask("PING") != "PONG" {
 				continue
 			}
-			if c.masterBy(r, key) != now || !strings.Contains(r.Ask("CLUSTER", "INFO"), "cluster_state:ok") {
+			if c.masterBy(r, key) != now || !r.clusterServes() {
 				return false
 			}
 		}
@@ -163,22 +148,6 @@ func (c *Cluster) AwaitMaster(key string, before *Redis) (now *Redis) {
 
 // ReplicaOf returns the replica that a master had at the beginning.
 func (c *Cluster) ReplicaOf(r *Redis) *Redis { return c.Servers[slices.Index(c.Servers, r)+masters] }
-
-// has reports whether ranges such as "0-5460" have the slot.
-func has(ranges []string, slot int) bool {
-	for _, text := range ranges {
-		from, to, ok := strings.Cut(text, "-")
-		if !ok {
-			to = from
-		}
-		low, err := strconv.Atoi(from)
-		high, err2 := strconv.Atoi(to)
-		if err == nil && err2 == nil && low <= slot && slot <= high {
-			return true
-		}
-	}
-	return false
-}
 
 // Move moves a slot with its keys to another master, as resharding does, and takes so long for it.
 func (c *Cluster) Move(slot int, from, to *Redis, takes time.Duration) {
@@ -201,13 +170,12 @@ func (c *Cluster) BeginMove(slot int, from, to *Redis) {
 func (c *Cluster) EndMove(slot int, from, to *Redis) {
 	c.t.Helper()
 	text, id := strconv.Itoa(slot), to.Ask("CLUSTER", "MYID")
-	host, port, _ := net.SplitHostPort(to.Addr)
 	for {
 		keys := strings.Fields(from.Ask("CLUSTER", "GETKEYSINSLOT", text, "10"))
 		if len(keys) == 0 {
 			break
 		}
-		reply := from.Ask(append([]string{"MIGRATE", host, port, "", "0", "5000", "KEYS"}, keys...)...)
+		reply := from.Ask(append([]string{"MIGRATE", "127.0.0.1", portOf(to.Addr), "", "0", "5000", "KEYS"}, keys...)...)
 		if reply != "OK" && reply != "NOKEY" {
 			c.t.Fatalf("migrating slot %d: %s", slot, reply)
 		}
@@ -238,7 +206,5 @@ func (c *Cluster) Restart() {
 	for _, r := range c.Servers {
 		r.Start()
 	}
-	c.until("the cluster serves again", func(r *Redis) bool {
-		return strings.Contains(r.Ask("CLUSTER", "INFO"), "cluster_state:ok")
-	})
+	c.until("the cluster serves again", (*Redis).clusterServes)
 }

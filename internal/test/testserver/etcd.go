@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -23,17 +24,14 @@ type EtcdOptions struct {
 	Between   bool          // members reach each other through proxies only: see EtcdMember.Peers
 }
 
-// Etcd is a private etcd cluster of one test, with a directory of its own. Its
-// methods end the test on failure; call them on the test's own goroutine.
+// Etcd is an etcd cluster with a directory of its own.
 type Etcd struct {
 	Members []*EtcdMember
 }
 
-// EtcdMember is one member, a process. Its methods end the test on failure; call
-// them on the test's own goroutine, one at a time.
+// EtcdMember is one member, a process.
 type EtcdMember struct {
 	*process
-	Addr  string       // for clients, on the loopback interface, host:port
 	Peers *chaos.Proxy // before its port for members; nil without EtcdOptions.Between
 }
 
@@ -42,59 +40,38 @@ type EtcdMember struct {
 func StartEtcd(t testing.TB, o EtcdOptions) *Etcd {
 	t.Helper()
 	program, err := etcdProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range attempts {
-		var e *Etcd
-		if e, err = startEtcd(t, program, o); err == nil {
-			return e
-		}
-	}
-	t.Fatalf("etcd did not start: %v", err)
-	return nil
+	Must(t, err)
+	return started(t, "etcd", func() (*Etcd, error) { return startEtcd(t, program, o) })
 }
 
 func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 	t.Helper()
-	election := o.Election
-	if election == 0 {
-		election = time.Second
+	election, scheme, dir, e := cmp.Or(o.Election, time.Second), "http://", t.TempDir(), &Etcd{}
+	if o.Cert != "" {
+		scheme = "https://"
 	}
-	dir := t.TempDir()
-	e := &Etcd{}
 	var cluster []string
 	for i := range max(1, o.Members) {
-		name, scheme, own := "m"+strconv.Itoa(i), "http://", freeAddrs(t, 2)
-		m := &EtcdMember{process: &process{t: t, ready: "etcdmember serves", input: true}, Addr: own[0]}
+		name, own := "m"+strconv.Itoa(i), freeAddrs(t, 2)
+		m := &EtcdMember{process: &process{t: t, ready: "etcdmember serves", Addr: own[0]}}
 		t.Cleanup(m.Kill)
 		peer, advertised := own[1], own[1]
 		if o.Between {
 			m.Peers = chaos.StartProxy(t, peer)
 			advertised = m.Peers.Addr
 		}
-		if o.Cert != "" {
-			scheme = "https://"
-		}
 		cluster = append(cluster, name+"=http://"+advertised)
 		m.args = []string{
 			program, "-name", name, "-dir", filepath.Join(dir, name), "-client", scheme + m.Addr, "-peer", "http://" + peer,
 			"-advertised", "http://" + advertised, "-cert", o.Cert, "-key", o.Key, "-clientca", o.ClientCA, "-quota", strconv.FormatInt(o.Quota, 10),
-			"-nosync=" + strconv.FormatBool(!o.Sync), "-heartbeat", strconv.FormatInt(max(1, election.Milliseconds()/10), 10),
-			"-election", strconv.FormatInt(election.Milliseconds(), 10),
+			"-nosync=" + strconv.FormatBool(!o.Sync), "-heartbeat", millis(max(time.Millisecond, election/10)), "-election", millis(election),
 		}
 		e.Members = append(e.Members, m)
 	}
-	err := together(e.Members, func(m *EtcdMember) error {
+	return e, together(e.Members, func(m *EtcdMember) error {
 		m.args = append(m.args, "-cluster", strings.Join(cluster, ","))
 		return m.start()
 	})
-	for _, m := range e.Members {
-		if err != nil {
-			m.Kill()
-		}
-	}
-	return e, err
 }
 
 // Addrs returns the addresses of all members, separated by commas, as a store URL
@@ -106,9 +83,8 @@ func (e *Etcd) Addrs() string { return addrs(e.Members, func(m *EtcdMember) stri
 func (m *EtcdMember) JumpWallClock(by time.Duration) (now time.Time) {
 	m.t.Helper()
 	from := len(m.Log())
-	if _, err := fmt.Fprintf(m.in, "jump %v\n", by); err != nil {
-		m.t.Fatalf("etcd does not listen: %v", err)
-	}
+	_, err := fmt.Fprintf(m.in, "jump %v\n", by)
+	Must(m.t, err)
 	await(m.t, "etcd sets its clock", func() (shown bool) { now, shown = wallClock(m.Log()[from:], "wall clock "); return shown })
 	return now
 }

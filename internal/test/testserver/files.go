@@ -3,7 +3,6 @@ package testserver
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,9 +19,7 @@ import (
 func shortDir(t testing.TB, in string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(in, "holdfast-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -37,14 +34,10 @@ func ordinary(t testing.TB, name string) (dir string, attr *syscall.SysProcAttr)
 		return dir, nil
 	}
 	u, err := user.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.Chown(dir, uid, gid))
 	return dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
@@ -65,9 +58,7 @@ func freeAddrs(t testing.TB, n int) (addrs []string) {
 	t.Helper()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		defer l.Close()
 		addrs = append(addrs, l.Addr().String())
 	}
@@ -84,49 +75,33 @@ func portOf(addr string) string {
 // program and its arguments, and prepareData copies them.
 func prepareData(t testing.TB, attr *syscall.SysProcAttr, data string, args ...string) {
 	t.Helper()
-	template, unlock, err := templateOf(data, args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unlock()
-	if _, err := os.Stat(template); err == nil {
-		if err := copyTree(template, data); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	prepare(t, attr, args...)
-	making := template + ".making"
-	if err := errors.Join(os.RemoveAll(making), copyTree(data, making), os.Rename(making, template)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// templateOf returns the directory that keeps the files of a program, and locks it until unlock
-// is called.
-func templateOf(data string, args []string) (path string, unlock func() error, err error) {
 	dir, err := cacheDir("holdfast-servers")
-	if err != nil {
-		return "", nil, err
-	}
+	Must(t, err)
 	program, err := os.Stat(args[0])
-	if err != nil {
-		return "", nil, err
-	}
+	Must(t, err)
 	h := sha256.New()
 	fmt.Fprintln(h, program.Size(), program.ModTime().UnixNano())
 	for _, arg := range args {
 		fmt.Fprintf(h, "%q", strings.ReplaceAll(arg, data, "data"))
 	}
-	path = filepath.Join(dir, hex.EncodeToString(h.Sum(nil)))
-	unlock, err = lockFile(path + ".lock")
-	return path, unlock, err
+	template := filepath.Join(dir, hex.EncodeToString(h.Sum(nil)))
+	unlock, err := lockFile(template + ".lock")
+	Must(t, err)
+	defer unlock()
+	if _, err := os.Stat(template); err == nil {
+		prepare(t, nil, "cp", "-a", template, data) // with its owners and modes
+		return
+	}
+	prepare(t, attr, args...)
+	making := template + ".making"
+	Must(t, os.RemoveAll(making))
+	prepare(t, nil, "cp", "-a", data, making)
+	Must(t, os.Rename(making, template))
 }
 
-// copyTree copies a directory with its owners and modes.
-func copyTree(from, to string) error {
-	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
-		return fmt.Errorf("copying a server's files: %w\n%s", err, out)
-	}
-	return nil
+// writeLines writes a file that any user may read, and returns its path.
+func writeLines(t testing.TB, path string, lines ...string) string {
+	t.Helper()
+	Must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	return path
 }

@@ -1,23 +1,17 @@
 package testserver
 
 import (
-	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
 
-// MySQL is a private server of one test, MariaDB or MySQL 8, with a directory of its
-// own, on which anyone may log in as root without a password; it has a database
-// named test. What it has committed outlives Kill, but not the host. Its methods end
-// the test on failure; call them on the test's own goroutine, one at a time.
-type MySQL struct {
-	*process
-	Addr  string // on the loopback interface, host:port; the same after Start
-	Clock *Clock // its wall clock, if it has one of its own
-}
+// MySQL is a server, MariaDB or MySQL 8, with a directory of its own, on which anyone may log in as root without a
+// password; it has a database named test. What it has committed outlives Kill, but not the host. An argument such as
+// TZ=Europe/Berlin gives it a wall clock of its own in that time zone, which needs gcc too.
+type MySQL struct{ *process }
 
 // mysqlPackage is the server's name in packages.txt; there is no Debian package of it.
 const mysqlPackage = "mysql-8.0.15"
@@ -30,13 +24,6 @@ const mysqlDir = "/usr/local/lib/holdfast-" + mysqlPackage
 // scripts/install-mysql installs: see [Need].
 func StartMySQL(t testing.TB, args ...string) *MySQL {
 	t.Helper()
-	return StartMySQLIn(t, "", args...)
-}
-
-// StartMySQLIn is StartMySQL with a wall clock of its own, in a time zone such as
-// Europe/Berlin. It needs gcc too.
-func StartMySQLIn(t testing.TB, zone string, args ...string) *MySQL {
-	t.Helper()
 	program := Need(t, filepath.Join(mysqlDir, "bin", "mysqld"), mysqlPackage)
 	dir, attr := ordinary(t, "nobody")
 	data := filepath.Join(dir, "data")
@@ -45,40 +32,31 @@ func StartMySQLIn(t testing.TB, zone string, args ...string) *MySQL {
 		"--innodb-log-file-size=8M", "--innodb-doublewrite=OFF", "--skip-log-bin",
 	}
 	prepareData(t, attr, data, append(slices.Clone(files), "--initialize-insecure")...)
-	first := filepath.Join(dir, "first.sql")
-	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return serveMySQL(t, attr, append(files, "--init-file="+first, "--pid-file="+filepath.Join(dir, "pid"), "--mysqlx=OFF"), dir, zone, args)
+	first := writeLines(t, filepath.Join(dir, "first.sql"), "CREATE DATABASE IF NOT EXISTS test;")
+	return serveMySQL(t, attr, append(files, "--init-file="+first, "--pid-file="+filepath.Join(dir, "pid"), "--mysqlx=OFF"), dir, args)
 }
 
 // StartMariaDB starts a MariaDB server, which ends with the test. It needs the package
 // mariadb-server: see [Need].
 func StartMariaDB(t testing.TB, args ...string) *MySQL {
 	t.Helper()
-	return StartMariaDBIn(t, "", args...)
-}
-
-// StartMariaDBIn is StartMariaDB with a wall clock of its own, in a time zone such as
-// Europe/Berlin. It needs gcc too.
-func StartMariaDBIn(t testing.TB, zone string, args ...string) *MySQL {
-	t.Helper()
 	program := Need(t, "mariadbd", "mariadb-server")
 	install := Need(t, "mariadb-install-db", "mariadb-server")
 	dir, attr := ordinary(t, "mysql")
 	data := filepath.Join(dir, "data")
 	prepareData(t, attr, data, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--innodb-log-file-size=8M")
-	return serveMySQL(t, attr, []string{program, "--no-defaults", "--datadir=" + data, "--innodb-log-file-size=8M"}, dir, zone, args)
+	return serveMySQL(t, attr, []string{program, "--no-defaults", "--datadir=" + data, "--innodb-log-file-size=8M"}, dir, args)
 }
 
-func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir, zone string, args []string) *MySQL {
+func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir string, args []string) *MySQL {
 	t.Helper()
-	m := &MySQL{process: &process{t: t, ready: "ready for connections", attr: attr}}
-	if zone != "" {
+	m := &MySQL{&process{t: t, ready: "ready for connections", attr: attr}}
+	if i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "TZ=") }); i >= 0 {
 		m.Clock = newClock(t, dir)
-		m.env = append(m.Clock.environ(), "TZ="+zone)
+		m.env = append(m.Clock.environ(), args[i])
+		args = slices.Delete(slices.Clone(args), i, i+1)
 	}
-	m.Addr = m.serve(func(port string) []string {
+	m.serve(func(port string) []string {
 		// A directory of its own for temporary tables: a server that starts removes what it finds there.
 		return slices.Concat(command, []string{"--port=" + port, "--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "s"), "--tmpdir=" + dir,
 			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--max-connections=400"}, args)
@@ -87,10 +65,4 @@ func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir, 
 }
 
 // URL returns the URL of the database test.
-func (m *MySQL) URL() string {
-	u := url.URL{Scheme: "mysql", User: url.User("root"), Host: m.Addr, Path: "/test"}
-	return u.String()
-}
-
-// Stop shuts the server down, as an operator would.
-func (m *MySQL) Stop() { m.end(syscall.SIGTERM) }
+func (m *MySQL) URL() string { return "mysql://root@" + m.Addr + "/test" }

@@ -1,6 +1,9 @@
 // Package testserver is for this repository's tests: it finds the programs that they need, and
 // starts private instances of stores.
 //
+// A server is private to one test and ends with it. Its methods end the test on failure: call them on the test's own
+// goroutine, one at a time.
+//
 // No other package may skip a test, so that HOLDFAST_REQUIRE can turn every skip into a failure.
 package testserver
 
@@ -37,28 +40,18 @@ func Need(t testing.TB, program, debianPackage string) string {
 
 func need(t testing.TB, beside []string, program, debianPackage string) string {
 	t.Helper()
-	stores := parsePackages(packages)
-	store, ok := stores[debianPackage]
+	store, ok := parsePackages(packages)[debianPackage]
 	if !ok {
 		t.Fatalf("no package %s in internal/test/testserver/packages.txt: add a line for it", debianPackage)
 	}
-	required, err := requires(os.Getenv("HOLDFAST_REQUIRE"), store, stores)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if path := find(program, beside); path != "" {
-		return path
-	}
+	path := find(program, beside)
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
 	switch debianPackage {
 	case mysqlPackage, valkeyPackage, zooKeeperPackage, peersPackage:
 		hint = program + " is not installed: run scripts/install-servers"
 	}
-	if required {
-		t.Fatalf("%s (required by HOLDFAST_REQUIRE)", hint)
-	}
-	t.Skip(hint)
-	return ""
+	unless(t, path != "", store, hint)
+	return path
 }
 
 // NeedRoot ends the test unless it runs as root: skipped, or failed if
@@ -66,14 +59,22 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 // users, or namespaces of their own.
 func NeedRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() == 0 {
-		return
+	unless(t, os.Geteuid() == 0, "core", "this test must run as root")
+}
+
+// unless ends the test if it has not what it needs: skipped, or failed if HOLDFAST_REQUIRE names the store.
+func unless(t testing.TB, has bool, store, hint string) {
+	t.Helper()
+	required, err := requires(os.Getenv("HOLDFAST_REQUIRE"), store, parsePackages(packages))
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case has:
+	case required:
+		t.Fatalf("%s (required by HOLDFAST_REQUIRE)", hint)
+	default:
+		t.Skip(hint)
 	}
-	required, err := requires(os.Getenv("HOLDFAST_REQUIRE"), "core", parsePackages(packages))
-	if err != nil || required {
-		t.Fatalf("this test must run as root (%v)", err)
-	}
-	t.Skip("this test must run as root")
 }
 
 // peersPackage is the name in packages.txt of what scripts/install-peers installs.

@@ -18,17 +18,17 @@ import (
 )
 
 // process is one server program of a test, which can be ended and started again.
-// Its methods end the test on failure; call them on the test's own goroutine, one
-// at a time.
 type process struct {
+	Addr  string // for clients, on the loopback interface, host:port; the same after Start
+	Clock *Clock // its wall clock, if it has one of its own
+
 	t      testing.TB
 	args   []string
 	ready  string // the text that it writes when it serves
 	attr   *syscall.SysProcAttr
 	env    []string // nil: the test's
 	cmd    *exec.Cmd
-	input  bool // it reads what is written to in
-	in     io.Writer
+	in     io.Writer     // its standard input
 	exited chan struct{} // closed when cmd has ended
 	paused bool
 
@@ -39,19 +39,14 @@ type process struct {
 // start starts the process and waits until it serves.
 func (p *process) start() error {
 	cmd := exec.Command(p.args[0], p.args[1:]...)
-	cmd.SysProcAttr, cmd.Env = p.attr, p.env
+	cmd.SysProcAttr, cmd.Env = endingWithParent(p.attr), p.env
 	cmd.Dir = os.TempDir() // another user may not read the test's directory
 	out, err := cmd.StdoutPipe()
-	if err != nil {
+	cmd.Stderr = cmd.Stdout
+	in, inErr := cmd.StdinPipe()
+	if err := errors.Join(err, inErr); err != nil {
 		return err
 	}
-	cmd.Stderr = cmd.Stdout
-	if p.input {
-		if p.in, err = cmd.StdinPipe(); err != nil {
-			return err
-		}
-	}
-	cmd.SysProcAttr = endingWithParent(cmd.SysProcAttr)
 	started, serves, exited := make(chan error, 1), make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // the parent is this thread: see endingWithParent
@@ -66,7 +61,7 @@ func (p *process) start() error {
 	if err := <-started; err != nil {
 		return err
 	}
-	p.cmd, p.exited = cmd, exited
+	p.cmd, p.in, p.exited = cmd, in, exited
 	select {
 	case err := <-serves:
 		return err
@@ -76,35 +71,72 @@ func (p *process) start() error {
 	}
 }
 
-// attempts is how often a server is started, each time at other ports: another program may take one before the
-// server does.
-const attempts = 5
-
-// serve starts a server at a port of its own, which ends with the test. Args returns its arguments.
-func (p *process) serve(args func(port string) []string) (addr string) {
-	p.t.Helper()
-	p.t.Cleanup(p.Kill)
-	var err error
-	for range attempts {
-		addr = freeAddrs(p.t, 1)[0]
-		p.args = args(portOf(addr))
-		if err = p.start(); err == nil {
-			return addr
+// watch reads the server's log until the server ends. It sends nil to serves when the server
+// serves, or the reason why it ended before.
+func (p *process) watch(cmd *exec.Cmd, out io.Reader, serves chan<- error) {
+	told := false
+	from := len(p.Log())
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		p.mu.Lock()
+		fmt.Fprintln(&p.log, lines.Text())
+		p.mu.Unlock()
+		if !told && strings.Contains(lines.Text(), p.ready) {
+			serves <- nil
+			told = true
 		}
 	}
-	p.t.Fatalf("%s did not start: %v", filepath.Base(p.args[0]), err)
-	return ""
+	if err := cmd.Wait(); !told {
+		serves <- fmt.Errorf("%w\n%s", errors.Join(errors.New("ended"), err), p.Log()[from:])
+	}
 }
 
-// together runs the starts of several servers side by side.
-func together[Server any](servers []Server, start func(Server) error) error {
+// started starts a server, at most five times: another program may take its port before it does. Called is what the
+// failure calls the server.
+func started[Server any](t testing.TB, called string, start func() (Server, error)) (s Server) {
+	t.Helper()
+	var err error
+	for range 5 {
+		if s, err = start(); err == nil {
+			return s
+		}
+	}
+	t.Fatalf("%s did not start: %v", called, err)
+	return s
+}
+
+// serve starts a server at a port of its own, which ends with the test. Args returns its arguments.
+func (p *process) serve(args func(port string) []string) {
+	p.t.Helper()
+	p.t.Cleanup(p.Kill)
+	p.Addr = started(p.t, "a server", func() (string, error) {
+		addr := freeAddrs(p.t, 1)[0]
+		p.args = args(portOf(addr))
+		return addr, p.start()
+	})
+}
+
+// Start starts a server at a port of its own, which ends with the test. It serves when it has written ready; args
+// returns the program and its arguments.
+func Start(t testing.TB, ready string, args func(port string) []string) (addr string) {
+	t.Helper()
+	p := &process{t: t, ready: ready}
+	p.serve(args)
+	return p.Addr
+}
+
+// together runs the starts of several servers side by side. If one of them fails, all are killed.
+func together[Server interface{ Kill() }](servers []Server, start func(Server) error) (errs error) {
 	started := make(chan error, len(servers))
 	for _, s := range servers {
 		go func() { started <- start(s) }()
 	}
-	var errs error
 	for range servers {
 		errs = errors.Join(errs, <-started)
+	}
+	for _, s := range servers {
+		if errs != nil {
+			s.Kill()
+		}
 	}
 	return errs
 }
@@ -128,25 +160,6 @@ func await(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// watch reads the server's log until the server ends. It sends nil to serves when the server
-// serves, or the reason why it ended before.
-func (p *process) watch(cmd *exec.Cmd, out io.Reader, serves chan<- error) {
-	told := false
-	from := len(p.Log())
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		p.mu.Lock()
-		fmt.Fprintln(&p.log, lines.Text())
-		p.mu.Unlock()
-		if !told && strings.Contains(lines.Text(), p.ready) {
-			serves <- nil
-			told = true
-		}
-	}
-	if err := cmd.Wait(); !told {
-		serves <- fmt.Errorf("%w\n%s", errors.Join(errors.New("ended"), err), p.Log()[from:])
-	}
-}
-
 // Log returns all that the server has written.
 func (p *process) Log() string {
 	p.mu.Lock()
@@ -167,6 +180,9 @@ func (p *process) Start() {
 	}
 	p.t.Fatalf("%s did not start again: %v", filepath.Base(p.args[0]), err)
 }
+
+// Stop shuts the server down, as an operator would (SIGTERM).
+func (p *process) Stop() { p.end(syscall.SIGTERM) }
 
 // Kill ends the server at once (SIGKILL), paused or not, with the processes that it has
 // started. It does nothing if the server has ended.
@@ -208,9 +224,7 @@ func (p *process) Resume() { p.signal(syscall.SIGCONT); p.paused = false }
 
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatalf("%s cannot be signalled: %v", filepath.Base(p.args[0]), err)
-	}
+	Must(p.t, p.cmd.Process.Signal(s))
 	for _, child := range p.children() {
 		syscall.Kill(child, s) // fails if it has ended
 	}
@@ -218,7 +232,7 @@ func (p *process) signal(s syscall.Signal) {
 
 // children returns the processes that the server has started.
 func (p *process) children() (pids []int) {
-	parent := strconv.Itoa(p.cmd.Process.Pid)
+	parent := strconv.Itoa(p.PID())
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // fails for a malformed pattern only
 	for _, name := range stats {
 		text, _ := os.ReadFile(name) // fails if it has ended
@@ -241,21 +255,5 @@ func (p *process) FillDisk() {
 	p.t.Helper()
 	if p.Running() {
 		prepare(p.t, nil, Need(p.t, "prlimit", "util-linux"), "--pid", strconv.Itoa(p.PID()), "--fsize=1:")
-	}
-}
-
-// SlowDisk makes each write-through to the server's disk take longer (strace), until the function that it
-// returns is called. All that the server does takes longer meanwhile.
-func (p *process) SlowDisk(by time.Duration) (end func()) {
-	p.t.Helper()
-	cmd := exec.Command(Need(p.t, "strace", "strace"), "-f", "-q", "-p", strconv.Itoa(p.PID()), "-o", os.DevNull, "-e", "trace=fsync,fdatasync",
-		"-e", "inject=fsync,fdatasync:delay_enter="+strconv.FormatInt(by.Microseconds(), 10))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	return func() {
-		cmd.Process.Signal(os.Interrupt) // it lets go of the server
-		cmd.Wait()                       // ends by the signal
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -22,13 +21,10 @@ type RedisOptions struct {
 	Args   []string // more arguments, such as "--maxmemory", "3mb"
 }
 
-// Redis is a private Redis server of one test, with a directory of its own. Its
-// methods end the test on failure; call them on the test's own goroutine, one at
-// a time.
+// Redis is a Redis server with a directory of its own.
 type Redis struct {
-	Addr   string // on the loopback interface, host:port; the same after Start
+	Addr   string // that of the process, or of what stands before it
 	Socket string // the path of its unix socket
-	Clock  *Clock // its wall clock, if it has one of its own
 	*process
 }
 
@@ -55,12 +51,13 @@ func StartRedis(t testing.TB, o RedisOptions) *Redis {
 		r.Clock = newClock(t, dir)
 		r.env = r.Clock.environ()
 	}
-	r.Addr = r.serve(func(port string) []string {
+	r.serve(func(port string) []string {
 		return append([]string{
 			program, "--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Socket, "--dir", dir,
 			"--daemonize", "no", "--save", "", "--appendonly", yesNo(o.AOF), "--appendfsync", "always",
 		}, o.Args...)
 	})
+	r.Addr = r.process.Addr
 	return r
 }
 
@@ -70,9 +67,6 @@ func yesNo(b bool) string {
 	}
 	return "no"
 }
-
-// Stop shuts the server down, as an operator would.
-func (r *Redis) Stop() { r.end(syscall.SIGTERM) }
 
 // StartRedisReplicas starts replicas of a server that has none, and returns when each of them follows
 // it. They end with the test.
@@ -129,21 +123,15 @@ func (r *Redis) exchange(commands ...[]string) (reply string) {
 		for _, a := range args {
 			fmt.Fprintf(c, "$%d\r\n%s\r\n", len(a), a)
 		}
-		reply = readReply(in)
+		if reply, err = readReply(in); err != nil {
+			return err.Error()
+		}
 	}
 	return reply
 }
 
-// readReply reads a reply of a Redis server as text.
-func readReply(in *bufio.Reader) string {
-	text, err := readValue(in)
-	if err != nil {
-		return err.Error()
-	}
-	return text
-}
-
-func readValue(in *bufio.Reader) (string, error) {
+// readReply reads a reply as text.
+func readReply(in *bufio.Reader) (string, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {
 		return "", err
@@ -164,7 +152,7 @@ func readValue(in *bufio.Reader) (string, error) {
 	case '*':
 		var items []string
 		for range n {
-			item, err := readValue(in)
+			item, err := readReply(in)
 			if err != nil {
 				return "", err
 			}

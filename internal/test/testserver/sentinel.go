@@ -1,8 +1,8 @@
 package testserver
 
 import (
+	"cmp"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,8 +19,7 @@ type SentinelOptions struct {
 	Password string   // of the servers, as Args say, and of the sentinels
 }
 
-// Sentinels is a primary with replicas and three sentinels, of one test. Its methods end the test on
-// failure; call them on the test's own goroutine.
+// Sentinels is a primary with replicas and three sentinels.
 type Sentinels struct {
 	Servers   []*Redis // the first is the primary at the beginning
 	Sentinels []*Redis
@@ -33,13 +32,9 @@ type Sentinels struct {
 func StartSentinels(t testing.TB, o SentinelOptions) *Sentinels {
 	t.Helper()
 	s := &Sentinels{t: t}
-	replicas := o.Replicas
-	if replicas == 0 {
-		replicas = 2
-	}
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
 	s.Servers = []*Redis{StartRedis(t, RedisOptions{Args: args})}
-	for range replicas {
+	for range cmp.Or(o.Replicas, 2) {
 		s.Servers = append(s.Servers, StartRedis(t, RedisOptions{
 			Args: append([]string{"--replicaof", "127.0.0.1 " + portOf(s.Servers[0].Addr)}, args...),
 		}))
@@ -87,20 +82,16 @@ func startSentinel(t testing.TB, primaryPort string, lines []string) *Redis {
 	program := Need(t, "redis-server", "redis-server")
 	dir := shortDir(t, "")
 	r := &Redis{process: &process{t: t, ready: "+monitor"}}
-	file := filepath.Join(dir, "sentinel.conf")
-	r.Addr = r.serve(func(port string) []string {
-		config := append([]string{
+	r.serve(func(port string) []string {
+		return []string{program, writeLines(t, filepath.Join(dir, "sentinel.conf"), append([]string{
 			"bind 127.0.0.1", "port " + port, "dir " + dir,
 			"sentinel monitor " + PrimaryName + " 127.0.0.1 " + primaryPort + " 2",
 			"sentinel down-after-milliseconds " + PrimaryName + " 500",
 			"sentinel failover-timeout " + PrimaryName + " 5000",
 			"sentinel parallel-syncs " + PrimaryName + " 2",
-		}, lines...)
-		if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return []string{program, file, "--sentinel"}
+		}, lines...)...), "--sentinel"}
 	})
+	r.Addr = r.process.Addr
 	return r
 }
 

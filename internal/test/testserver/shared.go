@@ -88,9 +88,7 @@ func (l *lasting) Cleanup(end func()) {
 
 func (l *lasting) TempDir() string {
 	dir, err := os.MkdirTemp("", "holdfast-shared-")
-	if err != nil {
-		l.Fatal(err)
-	}
+	Must(l, err)
 	l.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -101,8 +99,6 @@ func (l *lasting) TempDir() string {
 func TakeTurn(t testing.TB) {
 	t.Helper()
 	unlock, err := lockFile(filepath.Join(os.TempDir(), "holdfast-turn-"+strconv.Itoa(os.Getuid())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { unlock() })
 }

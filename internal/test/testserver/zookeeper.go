@@ -3,7 +3,6 @@ package testserver
 import (
 	"cmp"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,7 +29,6 @@ type ZooKeeperOptions struct {
 	NoLeaderClients        bool          // leaderServes=no: the leader of an ensemble takes no clients
 	Containers             time.Duration // between two searches for empty containers; 0: the server's default, 60 s
 	FourLetters            string        // the commands of four letters that are answered; "": all; "none": none
-	Admin                  bool          // the admin server answers too: see ZooKeeperMember.Admin
 	// Sync says that a transaction is forced to the disk before it is answered, as a server does by
 	// default. Without it tests are quicker; what a killed process has written is there anyhow.
 	Sync bool
@@ -45,8 +43,7 @@ type ZooKeeperOptions struct {
 	JVM     []string // more arguments of the Java machine
 }
 
-// ZooKeeper is a private ensemble of one test, with directories of its own. Its methods end the test on
-// failure; call them on the test's own goroutine.
+// ZooKeeper is an ensemble with directories of its own.
 type ZooKeeper struct {
 	Members []*ZooKeeperMember
 	t       testing.TB
@@ -55,16 +52,12 @@ type ZooKeeper struct {
 }
 
 // ZooKeeperMember is one server, a process. Start waits until it serves, for which a majority must be
-// there; Begin does not. Its methods end the test on failure; call them on the test's own goroutine, one
-// at a time.
+// there; Begin does not.
 type ZooKeeperMember struct {
 	*process
-	Addr    string       // for clients, on the loopback interface, host:port; the same after Start
 	TLSAddr string       // the same by TLS; "" without ZooKeeperOptions.Cert
-	Admin   string       // the address of its admin server, by HTTP; "" without ZooKeeperOptions.Admin
 	Clients *chaos.Proxy // before Addr; nil without ZooKeeperOptions.Between
 	Dir     string       // with its data, as its log of transactions
-	Clock   *Clock       // its wall clock, if it has one of its own
 
 	ensemble         *ZooKeeper
 	direct           string // for clients, without a proxy
@@ -98,19 +91,16 @@ func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeper {
 	t.Helper()
 	o.Old = o.Old || !Soak
 	java := o.java(t)
-	dir := shortDir(t, "")
-	var err error
-	for i := range attempts {
-		z := o.ensemble(t, java, filepath.Join(dir, strconv.Itoa(i)))
-		if err = z.start(); err == nil {
-			return z
-		}
+	return started(t, "zookeeper", func() (*ZooKeeper, error) {
+		z := o.ensemble(t, java, shortDir(t, ""))
+		err := together(z.Members, func(m *ZooKeeperMember) error { return m.process.start() })
 		for _, m := range z.Members {
-			m.Kill()
+			if err == nil {
+				err = m.awaitServing()
+			}
 		}
-	}
-	t.Fatalf("zookeeper did not start: %v", err)
-	return nil
+		return z, err
+	})
 }
 
 // java returns the program and its arguments up to the configuration file.
@@ -143,32 +133,24 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *ZooKeeper {
 	t.Helper()
 	n := max(1, o.Members)
-	const each = 5
+	const each = 4
 	addrs := freeAddrs(t, n*each)
 	z := &ZooKeeper{t: t, mute: o.NoLeaderClients && n > 1, links: map[[2]int][]*chaos.Proxy{}}
 	var servers []string
 	for i := range n {
 		own := addrs[each*i:]
 		m := &ZooKeeperMember{
-			process:  &process{t: t, ready: "binding to port"},
-			ensemble: z, Addr: own[0], direct: own[0], quorum: portOf(own[1]), election: portOf(own[2]),
+			process:  &process{t: t, ready: "binding to port", Addr: own[0]},
+			ensemble: z, direct: own[0], quorum: portOf(own[1]), election: portOf(own[2]),
 			Dir: filepath.Join(dir, strconv.Itoa(i+1)),
 		}
-		t.Cleanup(func() {
-			m.Kill()
-			if t.Failed() {
-				t.Logf("server %d wrote at last:\n%s", i+1, m.logTail())
-			}
-		})
+		t.Cleanup(m.Kill)
 		if o.Between {
 			m.Clients = chaos.StartProxy(t, m.direct)
 			m.Addr = m.Clients.Addr
 		}
 		if o.Cert != "" {
 			m.TLSAddr = own[3]
-		}
-		if o.Admin {
-			m.Admin = own[4]
 		}
 		servers = append(servers, fmt.Sprintf("server.%d=127.0.0.1:%s:%s", i+1, m.quorum, m.election))
 		z.Members = append(z.Members, m)
@@ -177,18 +159,10 @@ func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *Zo
 		servers = nil
 	}
 	for i, m := range z.Members {
-		config := filepath.Join(m.Dir, "zoo.cfg")
-		for _, err := range []error{
-			os.MkdirAll(m.Dir, 0o755),
-			os.WriteFile(config, []byte(strings.Join(append(o.config(t, m), servers...), "\n")+"\n"), 0o600),
-			os.WriteFile(filepath.Join(m.Dir, "myid"), []byte(strconv.Itoa(i+1)+"\n"), 0o644),
-		} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		Must(t, os.MkdirAll(m.Dir, 0o755))
+		writeLines(t, filepath.Join(m.Dir, "myid"), strconv.Itoa(i+1))
+		config := writeLines(t, filepath.Join(m.Dir, "zoo.cfg"), append(o.config(t, m), servers...)...)
 		m.args = append(slices.Clone(java), config)
-		m.env = os.Environ()
 		var libraries []string
 		if o.Clock {
 			m.Clock = newClock(t, m.Dir)
@@ -199,9 +173,7 @@ func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *Zo
 			m.env = append(m.env, "HOLDFAST_TEST_ROUTES="+z.route(i))
 			libraries = append(libraries, preloadable(t, m.Dir, "routes", routesSource))
 		}
-		if libraries != nil {
-			m.env = append(m.env, "LD_PRELOAD="+strings.Join(libraries, " "))
-		}
+		m.env = slices.Concat(os.Environ(), m.env, []string{"LD_PRELOAD=" + strings.Join(libraries, " ")})
 	}
 	return z
 }
@@ -216,7 +188,7 @@ func (o *ZooKeeperOptions) config(t testing.TB, m *ZooKeeperMember) []string {
 		"dataDir=" + m.Dir, "clientPort=" + portOf(m.direct), "clientPortAddress=127.0.0.1",
 		"tickTime=" + millis(tick), "initLimit=" + ticks(20*time.Second), "syncLimit=" + ticks(silence),
 		"maxClientCnxns=0", "forceSync=" + yesNo(o.Sync), "leaderServes=" + yesNo(!o.NoLeaderClients),
-		"admin.enableServer=" + strconv.FormatBool(o.Admin), "4lw.commands.whitelist=" + cmp.Or(o.FourLetters, "*"),
+		"admin.enableServer=false", "4lw.commands.whitelist=" + cmp.Or(o.FourLetters, "*"),
 	}
 	if o.MinSession > 0 {
 		lines = append(lines, "minSessionTimeout="+millis(o.MinSession))
@@ -224,13 +196,10 @@ func (o *ZooKeeperOptions) config(t testing.TB, m *ZooKeeperMember) []string {
 	if o.MaxSession > 0 {
 		lines = append(lines, "maxSessionTimeout="+millis(o.MaxSession))
 	}
-	if o.Admin {
-		lines = append(lines, "admin.serverAddress=127.0.0.1", "admin.serverPort="+portOf(m.Admin))
-	}
 	if o.Cert != "" {
 		lines = append(lines, "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 			"secureClientPort="+portOf(m.TLSAddr), "secureClientPortAddress=127.0.0.1",
-			"ssl.keyStore.type=PEM", "ssl.keyStore.location="+joined(t, m.Dir+"-key.pem", o.Cert, o.Key),
+			"ssl.keyStore.type=PEM", "ssl.keyStore.location="+keyStore(t, m.Dir, o.Cert, o.Key),
 			"ssl.hostnameVerification=false") // of clients' certificates
 		if o.ClientCA == "" {
 			lines = append(lines, "ssl.clientAuth=none")
@@ -241,21 +210,14 @@ func (o *ZooKeeperOptions) config(t testing.TB, m *ZooKeeperMember) []string {
 	return lines
 }
 
-// joined writes the content of files into one, whose directory it makes, and returns its path.
-func joined(t testing.TB, path string, files ...string) string {
+// keyStore writes a certificate and its key into one file, and returns its path.
+func keyStore(t testing.TB, dir, cert, key string) string {
 	t.Helper()
-	var all []byte
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(append(all, text...), '\n')
-	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, all, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	one, err := os.ReadFile(cert)
+	Must(t, err)
+	other, err := os.ReadFile(key)
+	Must(t, err)
+	return writeLines(t, filepath.Join(dir, "key.pem"), string(one), string(other))
 }
 
 // route starts the proxies that lead from a member to the others, and returns what routes.c reads.
@@ -274,69 +236,54 @@ func (z *ZooKeeper) route(from int) string {
 	return routes.String()
 }
 
-// start starts all members and waits until they serve.
-func (z *ZooKeeper) start() error {
-	errs := together(z.Members, func(m *ZooKeeperMember) error { return m.process.start() })
-	for _, m := range z.Members {
-		if errs == nil {
-			errs = m.awaitServing()
-		}
-	}
-	return errs
-}
-
 func (m *ZooKeeperMember) awaitServing() error {
 	for end := time.Now().Add(60 * time.Second); !m.serves() || !m.listens(); time.Sleep(5 * time.Millisecond) {
 		if !m.Running() || time.Now().After(end) {
-			return fmt.Errorf("the server ended, or did not serve within 60 s:\n%s", m.logTail())
+			log := m.Log()
+			return fmt.Errorf("the server ended, or did not serve within 60 s:\n%s", log[max(0, len(log)-8000):])
 		}
 	}
 	return nil
 }
 
 // serves reports whether the member serves, or must be the leader that takes no clients.
-func (m *ZooKeeperMember) serves() bool { return m.Mode() != "" || m.ensemble.muteLeader() == m }
+func (m *ZooKeeperMember) serves() bool { return m.Mode() != "" || m.ensemble.leading(nil) == m }
 
-// muteLeader returns the member that must be the leader that takes no clients: all others serve, and they
-// only do if there is a leader. It returns nil if there is none.
-func (z *ZooKeeper) muteLeader() *ZooKeeperMember {
-	var mute, serving []*ZooKeeperMember
+// leading returns the member but the old one that says that it leads, or is alone, or nil. A leader that takes no
+// clients says nothing: it is the one that does not serve while others do, which they only do if there is a leader.
+func (z *ZooKeeper) leading(old *ZooKeeperMember) *ZooKeeperMember {
+	var silent []*ZooKeeperMember
+	following := false
 	for _, m := range z.Members {
-		if !z.mute || !m.Running() || m.paused {
+		if !m.Running() || m.paused {
 			continue
 		}
-		if m.Mode() == "" {
-			mute = append(mute, m)
-		} else {
-			serving = append(serving, m)
+		switch mode := m.Mode(); {
+		case mode == "":
+			silent = append(silent, m)
+		case mode == "follower":
+			following = true
+		case m != old:
+			return m
 		}
 	}
-	if len(mute) != 1 || len(serving) == 0 {
-		return nil
+	if z.mute && following && len(silent) == 1 && silent[0] != old {
+		return silent[0]
 	}
-	return mute[0]
+	return nil
 }
 
-// listens reports whether the member's other ports are open: a single server that answers at one of them
-// may still be about to open another.
+// listens reports whether the port for clients that come by TLS is open, if there is one: a server that answers at
+// the other may still be about to open it.
 func (m *ZooKeeperMember) listens() bool {
-	for _, addr := range []string{m.TLSAddr, m.Admin} {
-		if addr == "" {
-			continue
-		}
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
-		if err != nil {
-			return false
-		}
-		conn.Close()
+	if m.TLSAddr == "" {
+		return true
 	}
-	return true
-}
-
-// logTail returns the end of the member's log.
-func (m *ZooKeeperMember) logTail() string {
-	log := m.Log()
-	return log[max(0, len(log)-8000):]
+	conn, err := net.DialTimeout("tcp", m.TLSAddr, time.Second)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
 }
 
 // Start starts the member again after Kill, at the same addresses, with the data that is on its disk, and
@@ -344,16 +291,11 @@ func (m *ZooKeeperMember) logTail() string {
 func (m *ZooKeeperMember) Start() {
 	m.t.Helper()
 	m.Begin()
-	if err := m.awaitServing(); err != nil {
-		m.t.Fatal(err)
-	}
+	Must(m.t, m.awaitServing())
 }
 
 // Begin is Start, but does not wait until the member serves.
-func (m *ZooKeeperMember) Begin() {
-	m.t.Helper()
-	m.process.Start()
-}
+func (m *ZooKeeperMember) Begin() { m.process.Start() }
 
 // Mode returns what the member says that it is: "leader", "follower" or "standalone", or "" if it does
 // not serve.
@@ -368,9 +310,7 @@ func (m *ZooKeeperMember) Mode() string {
 func (m *ZooKeeperMember) Ask(command string) string {
 	m.t.Helper()
 	text, err := m.ask(command)
-	if err != nil {
-		m.t.Fatalf("zookeeper, %s: %v", command, err)
-	}
+	Must(m.t, err)
 	return text
 }
 
@@ -405,27 +345,14 @@ func (z *ZooKeeper) Shell() []string {
 	return []string{m.args[0], m.args[1], m.args[2], "org.apache.zookeeper.ZooKeeperMain", "-server", m.direct}
 }
 
-// Leader waits until a member that runs and is not paused says that it leads, or is alone, and returns
-// it. A leader that has just been cut off says so too, until it notices. A leader that takes no clients
-// says nothing: it is the one that does not serve while all others do.
+// Leader waits until a member that runs and is not paused leads, or is alone, and returns it. A leader that has
+// just been cut off says that it leads, until it notices.
 func (z *ZooKeeper) Leader() *ZooKeeperMember { return z.NewLeader(nil) }
 
 // NewLeader is Leader, but does not take the old one for it.
 func (z *ZooKeeper) NewLeader(old *ZooKeeperMember) (leader *ZooKeeperMember) {
 	z.t.Helper()
-	await(z.t, "a member leads", func() bool {
-		if leader = z.muteLeader(); leader != nil && leader != old {
-			return true
-		}
-		for _, leader = range z.Members {
-			if leader != old && leader.Running() && !leader.paused {
-				if mode := leader.Mode(); mode == "leader" || mode == "standalone" {
-					return true
-				}
-			}
-		}
-		return false
-	})
+	await(z.t, "a member leads", func() bool { leader = z.leading(old); return leader != nil })
 	return leader
 }
 
@@ -438,29 +365,20 @@ func (z *ZooKeeper) Followers() []*ZooKeeperMember {
 
 // Cut cuts a member off from the others, though not from clients, until Heal: what is on its way is lost,
 // and no connection can be made. The ensemble must have been started with Between.
-func (z *ZooKeeper) Cut(m *ZooKeeperMember) {
-	for _, link := range z.linksOf(m) {
-		link.Cut()
-	}
-}
+func (z *ZooKeeper) Cut(m *ZooKeeperMember) { z.linksOf(m).Cut() }
 
 // Silence is Cut, but no connection breaks: what is on its way arrives after Heal. The member and the others
 // learn nothing until they have waited for each other for ZooKeeperOptions.SyncLimit.
 func (z *ZooKeeper) Silence(m *ZooKeeperMember) {
-	for _, link := range z.linksOf(m) {
-		link.Hold(chaos.ToServer, "")
-		link.Hold(chaos.ToClient, "")
-	}
+	links := z.linksOf(m)
+	links.HoldRequests()
+	links.HoldReplies()
 }
 
 // Heal ends what Cut and Silence do.
-func (z *ZooKeeper) Heal(m *ZooKeeperMember) {
-	for _, link := range z.linksOf(m) {
-		link.Heal()
-	}
-}
+func (z *ZooKeeper) Heal(m *ZooKeeperMember) { z.linksOf(m).Heal() }
 
-func (z *ZooKeeper) linksOf(m *ZooKeeperMember) (links []*chaos.Proxy) {
+func (z *ZooKeeper) linksOf(m *ZooKeeperMember) (links Proxies) {
 	at := slices.Index(z.Members, m)
 	for ends, proxies := range z.links {
 		if ends[0] == at || ends[1] == at {

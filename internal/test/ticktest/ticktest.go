@@ -7,14 +7,14 @@
 package ticktest
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // Plan is what each process runs: Jobs jobs, numbered from 0, that tick every Every from Start on,
@@ -28,24 +28,19 @@ type Plan struct {
 	Ahead time.Duration
 }
 
-const env = "HOLDFAST_TICKTEST"
+// part is what a process of Run plays.
+const part = "ticktest"
 
 // Main is for TestMain: in a process that Run has started it runs the scheduler and exits.
 func Main(m *testing.M, scheduler func(Plan) error) {
-	text := os.Getenv(env)
-	if text == "" {
-		os.Exit(m.Run())
-	}
-	var p Plan
-	err := json.Unmarshal([]byte(text), &p)
-	if err == nil {
-		err = scheduler(p)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	testserver.Play(map[string]func([]string) error{part: func(args []string) error {
+		var p Plan
+		if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
+			return err
+		}
+		return scheduler(p)
+	}})
+	os.Exit(m.Run())
 }
 
 // Now returns the time by the process's clock.
@@ -84,24 +79,13 @@ func Run(t *testing.T, p Plan) {
 	for i := range byProcess {
 		p.Ahead = time.Duration(i) * 200 * time.Millisecond
 		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), env+"="+string(text))
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
+		process := testserver.StartChild(t, part, string(text))
 		all.Go(func() {
-			for lines := bufio.NewScanner(out); lines.Scan(); {
+			for line, err := process.Line(); err == nil; line, err = process.Line() {
 				var job, tick int
-				if _, err := fmt.Sscanf(lines.Text(), "ran %d %d", &job, &tick); err != nil {
-					t.Errorf("process %d wrote %q", i, lines.Text())
+				if _, err := fmt.Sscanf(line, "ran %d %d", &job, &tick); err != nil {
+					t.Errorf("process %d wrote %q", i, line)
 					continue
 				}
 				mu.Lock()
@@ -109,9 +93,7 @@ func Run(t *testing.T, p Plan) {
 				byProcess[i]++
 				mu.Unlock()
 			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("process %d: %v", i, err)
-			}
+			process.End()
 		})
 	}
 	all.Wait()

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"testing"
 	"time"
 
@@ -86,48 +86,37 @@ func settingsNow(b *testing.B, reps int, window time.Duration) settings {
 	return set
 }
 
-func run(b *testing.B, s *store, w workload, set settings) series {
+func run(b *testing.B, s *store, w workload, set settings) {
 	got := measure(s, w, set, b.TempDir(), func() (string, func()) { return starts[s.name](b) })
 	for _, fault := range got.report(s, w) {
 		b.Error(fault)
 	}
-	return got
 }
 
-// BenchmarkCrowd measures many clients on one name, and may keep the figures in docs/crowds.csv.
+// BenchmarkCrowd measures many clients on one name.
 func BenchmarkCrowd(b *testing.B) {
 	set := settingsNow(b, 3, time.Second)
 	for name, s := range map[string]*store{"Redis": &redisStore, "Etcd": &etcdStore, "Postgres": &postgresStore,
 		"MariaDB": &mariaDBStore, "MySQL": &mySQLStore, "Files": &filesStore, "Cell": &cellStore} {
 		for _, n := range set.crowds {
-			b.Run(fmt.Sprintf("%s/clients%d", name, n), func(b *testing.B) {
-				w := crowdOf(n)
-				got := run(b, s, w, set)
-				var fresh []figures
-				for peer, results := range got {
-					fresh = append(fresh, crowdFigures(s, peer, w, results))
-				}
-				keepFigures(b, set, crowdTable, fresh)
-			})
+			b.Run(fmt.Sprintf("%s/clients%d", name, n), func(b *testing.B) { run(b, s, crowdOf(n), set) })
 		}
 	}
 }
 
 // BenchmarkSpeed measures Holdfast on all stores of docs/choose.md, one after the other in each
-// repetition, and may keep the figures in docs/speed.csv.
+// repetition, and prints the table that stands there.
 func BenchmarkSpeed(b *testing.B) {
 	set := settingsNow(b, 5, 2*time.Second)
 	reps := set.reps
 	set.reps, set.peers = 1, []string{oursName}
-	addrs := map[string]string{}
-	var all []figures
-	for rep := range reps {
+	addrs, all := map[string]string{}, map[string][]speed{}
+	for range reps {
 		for _, s := range stores[:7] {
 			if addrs[s.name] == "" {
 				addrs[s.name], _ = starts[s.name](b)
 			}
 			one := map[string]result{}
-			foreign := 0.0
 			for _, w := range workloads {
 				if w.name == "pair" || w.name == "pair64" || w.name == "handoff" {
 					w.window = set.window
@@ -135,47 +124,41 @@ func BenchmarkSpeed(b *testing.B) {
 					if r.Overlaps > 0 || r.Failures > 0 {
 						b.Errorf("%s: %d holds were not alone, %d failures: %s", s.name, r.Overlaps, r.Failures, r.Failure)
 					}
-					one[w.name], foreign = r, max(foreign, r.Foreign)
+					one[w.name] = r
 				}
 			}
-			all = append(all, figures{[]string{s.name, strconv.Itoa(rep)},
-				[]float64{float64(one["pair"].P50) / 1e3, one["pair64"].PerSecond, gap(0.5)(one["handoff"]) / 1e3, foreign}})
+			all[s.name] = append(all[s.name],
+				speed{float64(one["pair"].P50) / 1e3, one["pair64"].PerSecond, gap(0.5)(one["handoff"]) / 1e3})
 		}
 	}
 	fmt.Printf("\n%s\n", speeds(all))
-	keepFigures(b, set, speedTable, all)
 }
 
-// BenchmarkCrash kills ten holders at once, for some TTLs, and measures how soon others have their
-// names, and how many requests a holder sends. It may keep the figures in docs/crash.csv.
+// BenchmarkCrash kills ten holders at once, for some TTLs. It prints the store's line of the table in docs/choose.md:
+// how soon others have the names, and how many requests a holder sends each second.
 func BenchmarkCrash(b *testing.B) {
 	const holders = 10
-	set := settingsNow(b, 1, 0)
 	for _, s := range stores[:7] {
 		b.Run(s.name, func(b *testing.B) {
 			addr, _ := starts[s.name](b)
-			var all []figures
+			line := "| " + s.title + " |"
 			for _, ttl := range []time.Duration{1, 2, 5, 10, 30} {
 				ttl *= time.Second
 				if s == &etcdStore && ttl < 2*time.Second {
+					line += " – |"
 					continue // etcd has no shorter leases
 				}
 				got, err := crash(b.Context(), s, addr, ttl, max(ttl, 5*time.Second), holders)
 				if err != nil {
 					b.Fatal(err)
 				}
-				all = append(all, crashFigures(s, ttl, got))
+				line += fmt.Sprintf(" %.2f–%.2f s", slices.Min(got.freed).Seconds(), slices.Max(got.freed).Seconds())
+				if got.requests > 0 {
+					line += fmt.Sprintf("; %.2f/s", got.requests)
+				}
+				line += " |"
 			}
-			fmt.Printf("\n%s\n", crashes(all))
-			keepFigures(b, set, crashTable, all)
+			fmt.Printf("\n| store | TTL 1s | TTL 2s | TTL 5s | TTL 10s | TTL 30s |\n|---|---|---|---|---|---|\n%s\n", line)
 		})
-	}
-}
-
-func keepFigures(b *testing.B, set settings, t table, fresh []figures) {
-	if set.keep {
-		if err := t.keep(fresh); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -46,7 +47,6 @@ type result struct {
 	Drain           time.Duration
 	Commands, Calls float64 // the server's, and of them scripts; per second
 	PerChange       float64 // the server's commands for each owner change
-	Foreign         float64 // how much of the machine others used meanwhile: 0 to 1
 }
 
 const (
@@ -170,6 +170,15 @@ func (t task) work(ctx context.Context, a *arena, lockers []locker) result {
 		r.CPU, r.Allocs = cpu/time.Duration(holds), float64(after.Mallocs-before.Mallocs)/float64(holds)
 	}
 	return r
+}
+
+// cpuOfSelf returns the processor time of this process.
+func cpuOfSelf() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // await waits until the measurement has come to a stage.

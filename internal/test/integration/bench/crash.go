@@ -43,7 +43,6 @@ func holdForEver(ctx context.Context, s *store, t task) error {
 type crashed struct {
 	requests float64         // that a holder sent each second, while nobody waited; 0: nobody counts them
 	freed    []time.Duration // from each kill -9 until somebody else had the name
-	foreign  float64         // how much of the machine others used: 0 to 1
 }
 
 // crash starts so many processes that hold a name each, spread over the time between two renewals.
@@ -52,7 +51,6 @@ type crashed struct {
 func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration, holders int) (got crashed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, window+3*ttl+openWithin)
 	defer cancel()
-	before := loadNow()
 	processes, err := startHolders(ctx, task{Store: s.name, Addr: addr, Peer: oursName, TTL: ttl}, holders)
 	defer func() {
 		for _, p := range processes {
@@ -100,7 +98,6 @@ func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration
 			errs[i] = errors.New("a name was free before its holder was killed")
 		}
 	}
-	got.foreign = foreign(before)
 	return got, errors.Join(err, errors.Join(errs...))
 }
 

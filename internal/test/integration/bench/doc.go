@@ -20,19 +20,15 @@
 // # Crowds
 //
 // In a crowd each worker has a client of its own, with connections of its own, and a process has at
-// most fifty clients. HOLDFAST_BENCH_CROWDS sets how many clients there are, separated by commas
-// (4,64). Owner changes are counted for a window, and then until each client could have had ten
-// turns, but for ten windows at most.
+// most fifty clients. HOLDFAST_BENCH_CROWD sets how many clients there are (4, and then 64). Owner changes are
+// counted for a window, and then until each client could have had ten turns, but for ten windows at most.
 //
 // # The documentation's figures
 //
-// HOLDFAST_BENCH_KEEP=1 keeps what Crowd, Speed and Crash have measured in docs/*.csv, in place of the
-// figures of the same case. TestDocsAreCurrent -draw then draws the plots and writes the tables of
-// docs/choose.md. Speed measures all stores, one after the other, in each repetition: pairs of one
-// goroutine and of 64, and hand-overs between eight processes. Crash kills ten processes that hold a
-// name each, for TTLs from 1 s to 30 s, which takes two minutes for each store.
+// Speed and Crash print the tables of docs/choose.md. Speed measures all stores, one after the other, in each
+// repetition: pairs of one goroutine and of 64, and hand-overs between eight processes. Crash kills ten processes
+// that hold a name each, for TTLs from 1 s to 30 s, which takes two minutes for each store.
 //
-//	HOLDFAST_BENCH_KEEP=1 HOLDFAST_BENCH_CROWDS=4,16,64,256,1000 make bench BENCH=Crowd ARGS='-timeout 60m'
-//	HOLDFAST_BENCH_KEEP=1 make bench BENCH='Speed$' ARGS='-timeout 20m'
-//	HOLDFAST_BENCH_KEEP=1 make bench BENCH='Crash/redis$' ARGS='-timeout 20m'
+//	make bench BENCH='Speed$' ARGS='-timeout 20m'
+//	make bench BENCH='Crash/redis$' ARGS='-timeout 20m'
 package bench

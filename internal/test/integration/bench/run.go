@@ -32,7 +32,6 @@ var workloads = []workload{
 	{name: "pair64", about: "64 goroutines take and release, a name each", kind: pairs, workers: 64, processes: 1, columns: pairColumns},
 	{name: "hot", about: "64 goroutines want one name", kind: hot, workers: 64, processes: 1, columns: hotColumns},
 	{name: "hot4", about: "4 processes of 16 goroutines want one name", kind: hot, workers: 16, processes: 4, columns: hotColumns},
-	crowdOf(2),
 	crowdOf(16),
 	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", kind: hot, workers: 1, processes: 8,
 		stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
@@ -54,7 +53,6 @@ func crowdOf(clients int) workload {
 }
 
 const (
-	maxCrowd    = 1000
 	ofProcess   = 50 // clients in one process at most
 	turnsEach   = 10 // owner changes for each client of a crowd that a measurement waits for, if it need not wait long
 	longWindow  = 10 // how many times as long as its window it waits for them at most
@@ -70,12 +68,11 @@ type settings struct {
 	window time.Duration
 	peers  []string // nil: all
 	crowds []int    // how many clients a crowd has
-	keep   bool     // what was measured goes to the documentation
 }
 
 // settingsOf reads the settings; reps and window are those that the environment need not set.
 func settingsOf(getenv func(string) string, reps int, window time.Duration) (settings, error) {
-	s := settings{reps: reps, window: window, crowds: []int{4, 64}, keep: getenv("HOLDFAST_BENCH_KEEP") != ""}
+	s := settings{reps: reps, window: window, crowds: []int{4, 64}}
 	var err error
 	if v := getenv("HOLDFAST_BENCH_REPS"); v != "" {
 		if s.reps, err = strconv.Atoi(v); err != nil || s.reps < 1 {
@@ -90,15 +87,12 @@ func settingsOf(getenv func(string) string, reps int, window time.Duration) (set
 	if v := getenv("HOLDFAST_BENCH_PEERS"); v != "" {
 		s.peers = strings.Split(v, ";")
 	}
-	if v := getenv("HOLDFAST_BENCH_CROWDS"); v != "" {
-		s.crowds = nil
-		for text := range strings.SplitSeq(v, ",") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 2 || n > maxCrowd {
-				return s, fmt.Errorf("HOLDFAST_BENCH_CROWDS=%s: numbers from 2 to %d are needed, such as 4,64,1000", v, maxCrowd)
-			}
-			s.crowds = append(s.crowds, n)
+	if v := getenv("HOLDFAST_BENCH_CROWD"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 2 {
+			return s, fmt.Errorf("HOLDFAST_BENCH_CROWD=%s: a number from 2 on is needed, such as 1000", v)
 		}
+		s.crowds = []int{n}
 	}
 	return s, nil
 }
@@ -122,13 +116,11 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			before := loadNow()
 			r, err := (&measurement{workload: w, store: s, peer: p, addr: addr}).run(filepath.Join(dir, strconv.Itoa(len(got[p.name]))+strings.ReplaceAll(p.name, "/", "-")))
 			stop()
 			if err != nil { // what was measured until then counts
 				r.Failures, r.Failure = r.Failures+1, err.Error()
 			}
-			r.Foreign = foreign(before)
 			got[p.name] = append(got[p.name], r)
 		}
 	}

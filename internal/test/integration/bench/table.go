@@ -18,7 +18,6 @@ type column struct {
 var (
 	perSecond = func(r result) float64 { return r.PerSecond }
 	p99       = func(r result) float64 { return float64(r.P99) }
-	others    = column{"foreign CPU", func(r result) float64 { return 100 * r.Foreign }, percent}
 	changes   = column{"owner changes/s", perSecond, whole}
 	fairness  = column{"Jain", func(r result) float64 { return r.Fairness }, func(f float64) string { return fmt.Sprintf("%.3f", f) }}
 	starved   = column{"starved", func(r result) float64 { return float64(r.Starved) }, whole}
@@ -29,16 +28,16 @@ var (
 	pairColumns = []column{
 		{"pairs/s", perSecond, whole}, {"p50", func(r result) float64 { return float64(r.P50) }, span}, {"p99", p99, span},
 		{"client CPU", func(r result) float64 { return float64(r.CPU) }, span},
-		{"allocations", func(r result) float64 { return r.Allocs }, whole}, failures, stuck, others,
+		{"allocations", func(r result) float64 { return r.Allocs }, whole}, failures, stuck,
 	}
-	hotColumns   = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck, others}
+	hotColumns   = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck}
 	crowdColumns = []column{changes, {"wait p99", p99, span}, {"p99 ÷ fair share", overFairShare, known}, fairness, starved,
-		perChange, failures, stuck, others}
-	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck, others}
+		perChange, failures, stuck}
+	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck}
 	waitColumns    = []column{{"drain", func(r result) float64 { return float64(r.Drain) }, span}, starved,
-		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, failures, stuck, others}
+		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, failures, stuck}
 	keepColumns = []column{{"bytes/hold", func(r result) float64 { return r.Bytes }, whole}, {"commands/s", func(r result) float64 { return r.Commands }, whole},
-		{"script calls/s", func(r result) float64 { return r.Calls }, whole}, {"lost", func(r result) float64 { return float64(r.Lost) }, whole}, failures, others}
+		{"script calls/s", func(r result) float64 { return r.Calls }, whole}, {"lost", func(r result) float64 { return float64(r.Lost) }, whole}, failures}
 )
 
 // gap is a quantile of the gaps between owners.
@@ -70,8 +69,6 @@ func whole(f float64) string {
 	}
 	return fmt.Sprintf("%.0f", f)
 }
-
-func percent(f float64) string { return fmt.Sprintf("%.0f %%", f) }
 
 func span(f float64) string {
 	d := time.Duration(f)
@@ -151,4 +148,35 @@ func (got series) best(s *store, of func(result) float64) string {
 		}
 	}
 	return name
+}
+
+// speed is what one repetition has measured of one store: the p50 of a pair in µs, the pairs per second of 64
+// goroutines, and the p50 in µs of how long nobody had the name between two owners.
+type speed [3]float64
+
+// speeds is the table of docs/choose.md: medians, and beside Redis the medians and ranges of the ratios within the
+// repetitions.
+func speeds(all map[string][]speed) string {
+	var b strings.Builder
+	b.WriteString("| store | acquire and release, p50 | 64 goroutines, a name each: pairs/s | × Redis | nobody has the name between two owners, p50 | × Redis |\n|---|---|---|---|---|---|\n")
+	for _, s := range stores {
+		if all[s.name] == nil {
+			continue
+		}
+		var middles [3]float64
+		var times [3]string
+		for i := range middles {
+			var own, relative []float64
+			for rep, r := range all[s.name] {
+				own, relative = append(own, r[i]), append(relative, r[i]/all[redisStore.name][rep][i])
+			}
+			_, middles[i], _ = spread(own)
+			low, mid, high := spread(relative)
+			if times[i] = fmt.Sprintf("%.2g (%.2g–%.2g)", mid, low, high); s == &redisStore {
+				times[i] = "1"
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %.0f µs | %.0f | %s | %.0f µs | %s |\n", s.title, middles[0], middles[1], times[1], middles[2], times[2])
+	}
+	return b.String()
 }

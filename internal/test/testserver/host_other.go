@@ -2,7 +2,12 @@
 
 package testserver
 
-import "syscall"
+import (
+	"syscall"
+	"testing"
+)
 
 // endingWithParent returns the settings: here servers outlive a test that is killed.
 func endingWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
+
+func memoryDir(testing.TB) string { return "" }

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // inspectCases are about what operators see (P9).
 var inspectCases = []testCase{
-	{name: "an unused name is idle", need: inspects, run: func(t *trial, a, b driver.Driver) {
+	{name: "an unused name is idle", need: opOperator, run: func(t *trial, a, b driver.Driver) {
 		var grants []driver.Grant
 		for range 20 {
 			r := named(t.request(), t.freshName())
@@ -25,7 +26,7 @@ var inspectCases = []testCase{
 			t.idle(b, grants[i].Name)
 		}
 	}},
-	{name: "shows the holder", need: inspects, kinds: kinds, run: func(t *trial, a, b driver.Driver) {
+	{name: "shows the holder", need: opOperator, kinds: kinds, run: func(t *trial, a, b driver.Driver) {
 		r := t.hold()
 		r.Note = longNote
 		before := t.now()
@@ -40,7 +41,7 @@ var inspectCases = []testCase{
 			g = t.renew(a, g)
 		}
 	}},
-	{name: "shows several holders", need: inspects, kinds: several, run: func(t *trial, a, b driver.Driver) {
+	{name: "shows several holders", need: opOperator, kinds: several, run: func(t *trial, a, b driver.Driver) {
 		held := map[string]driver.Grant{}
 		for i, d := range []driver.Driver{a, b} {
 			g := t.take(d, []driver.Request{t.hold(), t.beside()}[i])
@@ -57,7 +58,7 @@ var inspectCases = []testCase{
 			t.Errorf("P9: Inspect does not show %d of 2 holders", len(held))
 		}
 	}},
-	{name: "shows waiters in order", need: needs{can: opOperator | opQueue}, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+	{name: "shows waiters in order", need: opOperator | opQueue, kinds: modes, run: func(t *trial, a, b driver.Driver) {
 		g, first, second := t.take(a, t.rival()), t.hold(), t.rival()
 		first.Note, second.Note = longNote, "second"
 		t.queued(b, first)
@@ -160,11 +161,9 @@ func (t *trial) shows(info driver.Info, g driver.Grant, before driver.Instant) {
 	}
 }
 
-var watches = needs{can: opWatch | opOperator}
-
 // watchCases are about who is told of changes.
 var watchCases = []testCase{
-	{name: "tells of every change", need: watches, run: func(t *trial, a, b driver.Driver) {
+	{name: "tells of every change", need: opWatch | opOperator, run: func(t *trial, a, b driver.Driver) {
 		hints := t.watch(t.ctx, b)
 		g := t.take(a, t.request())
 		t.hinted(b, hints, "a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
@@ -189,14 +188,14 @@ var watchCases = []testCase{
 			t.hinted(b, hints, "a break", driver.Info.Idle)
 		}
 	}},
-	{name: "ends with its context", need: watches, run: func(t *trial, a, _ driver.Driver) {
+	{name: "ends with its context", need: opWatch | opOperator, run: func(t *trial, a, _ driver.Driver) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		hints := t.watch(ctx, a)
 		cancel()
 		ends(t, hints, "P9: the channel of a watch was not closed after its context had ended")
 	}},
 	// If an inspection made a hint, a watcher that inspects the name at every hint would do so without end.
-	{name: "does not wake itself", need: watches, run: func(t *trial, a, b driver.Driver) {
+	{name: "does not wake itself", need: opWatch | opOperator, run: func(t *trial, a, b driver.Driver) {
 		hints := t.watch(t.ctx, b)
 		t.take(a, t.request())
 		t.hinted(b, hints, "a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
@@ -239,6 +238,124 @@ func (t *trial) hinted(d driver.Driver, hints <-chan struct{}, change string, wa
 			}
 		case <-end:
 			t.Fatalf("P7: a watch was not told of %s", change)
+		}
+	}
+}
+
+// breaksCases are about an operator's break (P4), which the holder is told of (P2).
+var breaksCases = []testCase{
+	{name: "needs the token it saw", need: opOperator | opFencing, run: func(t *trial, a, b driver.Driver) {
+		t.breaksNothing(b, 7, "P4: breaking an unused name")
+		old := t.take(a, t.request())
+		t.release(a, old)
+		g := t.take(a, t.request())
+		for _, token := range []driver.Token{old.Token, g.Token + 1, 0, -1} {
+			t.breaksNothing(b, token, "P4: a break by another token")
+		}
+		t.refused(b, t.request(), "P4: a break with another token freed the hold")
+		t.renew(a, g)
+	}},
+	{name: "is told to the holder", need: opOperator | opFencing, kinds: kinds, run: func(t *trial, a, b driver.Driver) {
+		g := t.have(a, t.hold())
+		t.breakHold(b, g)
+		t.told(a, g)
+		t.breaksNothing(b, g.Token, "P4: breaking a hold twice")
+		next := t.take(b, t.rival())
+		t.after(next, g, "the hold before was broken")
+		t.told(a, g)
+		t.leaves(a, g, b, next)
+	}},
+	{name: "one of several", need: opOperator | opFencing, kinds: several, run: func(t *trial, a, b driver.Driver) {
+		g1, g2 := t.take(a, t.beside()), t.take(b, t.hold())
+		t.breakHold(b, g1)
+		t.told(a, g1)
+		// Where two holds have one token, the break may have meant both.
+		if g1.Token != g2.Token || g1.Token == 0 {
+			t.renew(b, g2)
+			t.refused(a, t.rival(), "P4: breaking one of two holds freed the other")
+		}
+	}},
+	{name: "hands the name on", need: opOperator | opQueue | opFencing, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		g, r := t.behind(a, b)
+		w := t.waitFor(b, r)
+		t.breakHold(a, g)
+		t.after(t.granted(w, t.poll, "P7: a waiter was not granted the broken name"), g, "the hold before was broken")
+		t.told(a, g)
+	}},
+	{name: "ignores lock-delay", need: opOperator | opFencing, kinds: kinds, time: true, run: func(t *trial, a, b driver.Driver) {
+		r := t.hold()
+		r.LockDelay, r.MinHold = t.long, t.long
+		g := t.have(a, r)
+		t.breakHold(b, g)
+		t.freed(b, g, "P4: a broken hold kept the name closed for its delays")
+	}},
+	// Losses may be missed, but what they say must be so.
+	{name: "losses are true", need: opOperator | opNotify | opFencing, kinds: modes, run: func(t *trial, a, b driver.Driver) {
+		losses := ops(a).Losses()
+		broken, stays := t.take(a, t.hold()), t.take(a, t.elsewhere())
+		t.breakHold(b, broken)
+		for end := time.After(max(50*time.Millisecond, t.poll/4)); ; {
+			select {
+			case loss, ok := <-losses:
+				if !ok {
+					t.Fatalf("P2: the channel of losses was closed before the driver")
+				}
+				for _, owner := range loss.Owners {
+					if owner == stays.Owner || owner == broken.Owner && !errors.Is(loss.Err, driver.ErrBroken) {
+						t.Errorf("P2: a loss was told of a hold that lives (%t), or not as ErrBroken: %v", owner == stays.Owner, loss.Err)
+					}
+				}
+				continue
+			case <-end:
+			}
+			t.told(a, broken)
+			t.renew(a, stays)
+			return
+		}
+	}},
+	{name: "close closes losses", need: opNotify, alone: func(t *trial) {
+		d := t.h.Open(t.TB)
+		losses := ops(d).Losses()
+		t.close(d)
+		ends(t, losses, "P9: Close did not close the channel of losses")
+	}},
+}
+
+// breakHold breaks a hold by its token, or, if it has none, by what Inspect shows in its place.
+func (t *trial) breakHold(d driver.Driver, g driver.Grant) {
+	t.Helper()
+	token := g.Token
+	if token == 0 && t.can(opOperator) {
+		for _, h := range t.inspect(d).Holders {
+			if h.Owner == g.Owner {
+				token = h.Token
+			}
+		}
+	}
+	if err := ops(d).Break(t.ctx, g.Name, token); err != nil {
+		t.Fatalf("P4: breaking a hold by its token failed: %v", err)
+	}
+}
+
+// breaksNothing asserts that no hold of the case's name has a token.
+func (t *trial) breaksNothing(d driver.Driver, token driver.Token, what string) {
+	t.Helper()
+	if err := ops(d).Break(t.ctx, t.name, token); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("%s returned %v, not ErrNotHeld", what, err)
+	}
+}
+
+// ends waits until a channel is closed.
+func ends[T any](t *trial, c <-chan T, why string) {
+	t.Helper()
+	for end := time.After(t.slack); ; {
+		select {
+		case _, more := <-c:
+			if !more {
+				return
+			}
+		case <-end:
+			t.Fatalf("%s", why)
 		}
 	}
 }
