@@ -61,7 +61,7 @@ var apart = map[driver.Fault]string{
 
 // Lacks tells driver.As what the stores cannot do together: see package wrap. While the first cannot be opened,
 // it is taken for one that can do what the second can. Shards keep a silent store from delaying renewals in the
-// other; losses and changes are told by renewals and polls.
+// other; losses and changes are told by renewals and polls, and no hold is downgraded.
 func (d *Driver) Lacks(ability any) bool {
 	first := d.firstNow()
 	if first == nil {
@@ -71,12 +71,10 @@ func (d *Driver) Lacks(ability any) bool {
 	switch ability.(type) {
 	case *vote.Voter, *vote.Raiser: // it is no node of a quorum
 		return true
-	case *driver.Notifier, *driver.Watcher, *driver.Waker, *driver.ContentionHinter:
+	case *driver.Notifier, *driver.Watcher, *driver.Waker, *driver.ContentionHinter, *driver.Downgrader:
 		return d.second != nil || inner.Lacks(ability)
 	case *driver.Sharder:
 		return d.second == nil && inner.Lacks(ability)
-	case *driver.Downgrader:
-		return inner.Lacks(ability) || d.second != nil && lacks[driver.Downgrader](d.second)
 	}
 	return inner.Lacks(ability)
 }

@@ -74,22 +74,6 @@ func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
 	return out
 }
 
-// Downgrade implements driver.Downgrader.
-func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (down driver.Grant, err error) {
-	first, _ := d.split([]driver.Grant{g}, func(_ int, g driver.Grant) {
-		if down, err = (wrap.Forward{Driver: d.second}).Downgrade(ctx, g); err == nil {
-			down = d.hold(down)
-		}
-	})
-	if len(first) > 0 {
-		err = d.ask(first, func(store wrap.Forward) []error {
-			down, err = store.Downgrade(ctx, g)
-			return []error{err}
-		})[0]
-	}
-	return down, err
-}
-
 // Shard implements driver.Sharder. The two stores are shards, with the shards that they have
 // themselves, so that a silent store delays no renewals in the other.
 func (d *Driver) Shard(r driver.Request) string {

@@ -35,7 +35,7 @@ func (e *StaleError) Error() string {
 		text += fmt.Sprintf(" of %q", e.Resource)
 	}
 	if e.Mark == 0 {
-		return text + " was not admitted, or there is no such row"
+		return text + " was not admitted"
 	}
 	return text + fmt.Sprintf(" is below %d, which has used the resource since", e.Mark)
 }

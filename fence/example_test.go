@@ -36,23 +36,6 @@ func ExampleGate() {
 	// stock: 3
 }
 
-// A row that holds its own marks, guarded by the UPDATE that changes it.
-func ExamplePredicate() {
-	p, err := fence.Postgres.Predicate(42, driver.Exclusive, 3)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("UPDATE account SET balance = balance - $1, " + p.Set + " WHERE id = $2 AND " + p.Where)
-	fmt.Println("with $3 =", p.Arg)
-	// The result of the statement then tells whether the token was admitted:
-	//	err = p.Check(result)
-
-	// Output:
-	// UPDATE account SET balance = balance - $1, exclusive_mark = $3 WHERE id = $2 AND GREATEST(exclusive_mark, shared_mark) <= $3
-	// with $3 = 42
-}
-
 // A service whose orders are each guarded by a lock. The client sends the
 // sequencer of its lease: req.Header.Set(fence.Header, lease.Sequencer()).
 func ExampleHandler() {

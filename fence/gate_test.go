@@ -76,14 +76,12 @@ func TestInvalid(t *testing.T) {
 		var gate Gate
 		var gates Gates
 		work := func() error { t.Errorf("%v token %d: the work ran", c.mode, c.token); return nil }
-		_, predicateErr := Postgres.Predicate(c.token, c.mode, 1)
 		for guard, err := range map[string]error{
 			"Gate.Admit":  gate.Admit(c.token, c.mode),
 			"Gate.Do":     gate.Do(c.token, c.mode, work),
 			"Gates.Admit": gates.Admit("a", c.token, c.mode),
 			"Gates.Do":    gates.Do("a", c.token, c.mode, work),
 			"Admit":       Postgres.Admit(t.Context(), noTx{t}, "a", c.token, c.mode),
-			"Predicate":   predicateErr,
 		} {
 			if !errors.Is(err, c.want) || errors.Is(err, ErrStale) {
 				t.Errorf("%s of %v token %d: %v, want %v", guard, c.mode, c.token, err, c.want)

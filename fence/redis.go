@@ -19,9 +19,8 @@ import (
 // The guard and the work that it admits are one script, which the server runs as
 // one step. So
 //
-//   - everything that touches the data goes through the guard, reads included:
-//     [Redis.Get] and [Redis.Set] for plain strings, [Redis.Do] with a script
-//     for all else. [Redis.Admit], and a command after it, are two steps;
+//   - everything that touches the data is a script of [Redis.Do], reads included.
+//     [Redis.Admit], and a command after it, are two steps;
 //   - a script is not rolled back. The guard comes first and refuses before
 //     anything is touched; if the work fails later, its first part stays done;
 //   - work whose answer was lost may have been done, and some client libraries
@@ -69,13 +68,6 @@ type Redis struct {
 //
 //go:embed redis_guard.lua
 var redisGuard string
-
-// The work of the ready-made scripts. Client libraries treat a missing string
-// differently, so a list of at most one string stands for it.
-const (
-	redisGet = "local v = redis.call('GET', KEYS[1]) return v and {v} or {}"
-	redisSet = "redis.call('SET', KEYS[1], ARGV[1]) return 1"
-)
 
 // Admit adopts the token in the marks at a key, or refuses it with a *StaleError
 // ([ErrStale]), [ErrNoToken] or [ErrInvalid]. After any other error, which is
@@ -134,33 +126,4 @@ func redisError(err error, marks string, token driver.Token, mode driver.Mode) e
 		return &StaleError{Resource: marks, Token: token, Mode: mode, Mark: driver.Token(mark)}
 	}
 	return fmt.Errorf("fence: %v token %d for %q: %w", mode, token, marks, err)
-}
-
-// Get admits the token and reads the string at a key as one step. It reports false
-// if there is none.
-func (r Redis) Get(ctx context.Context, marks string, token driver.Token, mode driver.Mode, key string) (string, bool, error) {
-	reply, err := r.Do(ctx, marks, token, mode, redisGet, []string{key})
-	if err != nil {
-		return "", false, err
-	}
-	list, ok := reply.([]any)
-	switch {
-	case ok && len(list) == 0:
-		return "", false, nil
-	case ok && len(list) == 1:
-		switch v := list[0].(type) {
-		case string:
-			return v, true, nil
-		case []byte:
-			return string(v), true, nil
-		}
-	}
-	return "", false, fmt.Errorf("fence: Redis.Eval returned %.100q for a list of at most one string", fmt.Sprint(reply))
-}
-
-// Set admits the exclusive token and writes the string at a key as one step. As
-// with Redis's SET, the key has no expiry afterwards.
-func (r Redis) Set(ctx context.Context, marks string, token driver.Token, key, value string) error {
-	_, err := r.Do(ctx, marks, token, driver.Exclusive, redisSet, []string{key}, value)
-	return err
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/holdfastlock/holdfast/internal/sqltx"
 )
 
-// Dialect is a database's SQL, in which it guards resources that are rows. It
-// has two forms: [Dialect.Admit] for any resource, with the marks in a table of
-// their own, and [Dialect.Predicate] for a row that has columns for its marks.
+// Dialect is a database's SQL, in which [Dialect.Admit] guards resources in that
+// database. Their marks are in a table of their own.
 //
-// Both lock the row with the marks by writing it, until the transaction ends: that
+// Admit locks the row with the marks by writing it, until the transaction ends: that
 // makes one step of the admission and the work. Another transaction with a token
 // for the resource waits, and then sees the marks and the data as the first one
 // left them. So
@@ -69,10 +68,6 @@ type Tx interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Columns is the definition of the two columns that hold a resource's marks,
-// for CREATE TABLE in any dialect.
-const Columns = "exclusive_mark BIGINT NOT NULL DEFAULT 0, shared_mark BIGINT NOT NULL DEFAULT 0"
-
 // resourceColumn defines the key of the table of marks. It must keep apart any
 // two names that differ in a byte: MySQL's text does not, under most collations
 // and with trailing spaces.
@@ -93,7 +88,8 @@ func (d Dialect) Schema() string {
 	if !d.known() {
 		return ""
 	}
-	ddl := "CREATE TABLE IF NOT EXISTS holdfast_fence (" + resourceColumn[d] + ", " + Columns + ")"
+	ddl := "CREATE TABLE IF NOT EXISTS holdfast_fence (" + resourceColumn[d] +
+		", exclusive_mark BIGINT NOT NULL DEFAULT 0, shared_mark BIGINT NOT NULL DEFAULT 0)"
 	if d == MySQL {
 		ddl += " ENGINE=InnoDB"
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -26,42 +25,23 @@ type taken struct {
 	From, To driver.Instant // between these it was trusted
 }
 
-func init() {
-	parts["history"] = part(func(dir string) error { return inCrowd(dir, takeAtRandom) })
-}
+func init() { parts["history"] = part(history) }
 
-// inCrowd is a child that does something with a name.
-func inCrowd(dir string, do func(dir string, c *holdfast.Client, args string) ([]taken, error)) error {
-	ctx := context.Background()
-	d, err := Open(ctx, Options{Dir: filepath.Join(dir, "locks")})
+// history is a child that takes a name for a while in any way, and prints its holds.
+func history(dir string) error {
+	c, err := holdfast.Open(context.Background(), "file://"+dir)
 	if err != nil {
 		return err
 	}
-	if err := d.(*client).attach(ctx); err != nil {
-		return err
-	}
-	c, err := holdfast.New(d, nil)
-	if err != nil {
-		return err
-	}
+	defer c.Close()
 	fmt.Println("ready")
-	var args string
-	fmt.Scanln(&args)
-	holds, err := do(dir, c, args)
+	var text string
+	fmt.Scanln(&text)
+	length, err := time.ParseDuration(text)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(holds)
-	fmt.Println("holds", string(text))
-	return errors.Join(err, c.Close())
-}
-
-// takeAtRandom takes the name for a while in any way.
-func takeAtRandom(_ string, c *holdfast.Client, args string) (holds []taken, err error) {
-	length, err := time.ParseDuration(args)
-	if err != nil {
-		return nil, err
-	}
+	var holds []taken
 	rw := c.RWMutex("crowd", nil)
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.Int64N(int64(2*time.Second))))
@@ -77,7 +57,7 @@ func takeAtRandom(_ string, c *holdfast.Client, args string) (holds []taken, err
 		cancel()
 		if err != nil {
 			if !errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
-				return nil, err
+				return err
 			}
 			continue
 		}
@@ -94,11 +74,10 @@ func takeAtRandom(_ string, c *holdfast.Client, args string) (holds []taken, err
 		holds = append(holds, h)
 		lease.Release() // of a hold that is lost it says so
 	}
-	return holds, nil
+	told, err := json.Marshal(holds)
+	fmt.Println("holds", string(told))
+	return err
 }
-
-// crowd is how many processes crowd around one name.
-const crowd = 64
 
 // gather starts as many processes in a mode as are asked for and waits until all are ready.
 func gather(t *testing.T, n int, mode, dir string) []*testserver.Child {
@@ -139,7 +118,7 @@ func checkHolds(t *testing.T, holds []taken) {
 // that they held.
 func TestCrowdedHistories(t *testing.T) {
 	dir := t.TempDir()
-	n := testserver.Long(16, crowd)
+	n := testserver.Long(16, 64)
 	length := testserver.Long(2*time.Second, 10*time.Second)
 	children := gather(t, n, "history", dir)
 	for _, c := range children {
@@ -194,19 +173,6 @@ func TestKilledCrowd(t *testing.T) {
 	if late > 3*poll {
 		t.Errorf("P7: 100 processes that were killed together delayed a live one by %v", late)
 	}
-}
-
-// TestWhoIsWatched: a waiter and the holder before it are killed together. The next in the queue learns of it
-// at once, though it watches the waiter only.
-func TestWhoIsWatched(t *testing.T) {
-	dir := t.TempDir()
-	c, holder, waiter := attachTest(t, dir), obeying(t, dir), obeying(t, dir)
-	holder.Ask("ok", "try x 1m 0s")
-	waiter.Ask("held", "queue x")
-	waiting := granted(t, c, request("x"))
-	waiter.Kill()
-	holder.Kill()
-	soon(t, "a waiter and the holder were killed", waiting)
 }
 
 // arrival queues and returns a channel that gets the time at which the hold

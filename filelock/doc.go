@@ -15,9 +15,12 @@
 //
 // The directory must be on a local disk or in memory: [CheckDir] says what is wrong with one. It must be
 // empty at first, or not exist: a directory with other files in it is refused. The folder
-// "holdfast-names" in it says that it is a directory of locks. Opening, inspecting and listing change nothing. Containers may
-// share a directory, also across PID and time namespaces, as long as they run on one kernel. Do not put
-// it where old files are cleared away, as in /tmp.
+// "holdfast-names" in it says that it is a directory of locks. Opening, inspecting and listing change
+// nothing. Do not put it where old files are cleared away, as in /tmp.
+//
+// Containers may share a directory, also across PID and time namespaces, as long as they run on one
+// kernel. Programs that take locks of several directories together (holdfast.All) must see each of them
+// under the same path, apart from symbolic links: the paths decide the order.
 //
 // # Sharing a directory between users
 //

@@ -1,12 +1,9 @@
 package filelock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,45 +71,6 @@ func (d *folder) openAt(name string, flags int) (int, error) {
 			return fd, err
 		}
 	}
-}
-
-// identity returns what names a directory in every process of the host: the device, and the path on it. A
-// directory may be seen under several paths, as by bind mounts or in containers; All must take its locks in
-// the same order everywhere. It need not exist yet. Where /proc does not tell, it is the path as it is seen
-// here.
-func identity(dir string) string {
-	there := nearest(dir)
-	const pathOnly = 0x200000 // O_PATH, which package syscall lacks: the directory need not be readable
-	fd, err := syscall.Open(there, pathOnly|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return dir
-	}
-	defer closeFD(fd)
-	info, err1 := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
-	mounts, err2 := os.ReadFile("/proc/self/mountinfo")
-	_, rest, ok := bytes.Cut(info, []byte("mnt_id:"))
-	id := bytes.Fields(rest)
-	if err1 != nil || err2 != nil || !ok || len(id) == 0 {
-		return dir
-	}
-	for line := range strings.Lines(string(mounts)) {
-		// ID, parent's ID, device, path on the device, path here: see proc_pid_mountinfo(5).
-		f := strings.Fields(line)
-		if len(f) < 5 || f[0] != string(id[0]) {
-			continue
-		}
-		below, err := filepath.Rel(mountPath(f[4]), dir)
-		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
-			break
-		}
-		return fmt.Sprintf("%s:%s", f[2], filepath.Join(mountPath(f[3]), below))
-	}
-	return dir
-}
-
-// mountPath undoes the escapes of mountinfo.
-func mountPath(path string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\043`, "#", `\134`, `\`).Replace(path)
 }
 
 // networked are the file systems on which flock or the page cache may end at

@@ -49,9 +49,6 @@ func (d *folder) openAt(name string, flags int) (int, error) {
 	return fd, err
 }
 
-// identity returns what names a directory in every process of the host. Here it is the path.
-func identity(dir string) string { return dir }
-
 // A client's file is an empty one. Pipes cannot be locked here, so nobody is woken: waiters poll at every
 // tick.
 const lifeType = syscall.S_IFREG

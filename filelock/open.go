@@ -103,7 +103,7 @@ func newStore(dir string) (*store, error) {
 		boot:      hash(boot),
 		attaching: make(chan struct{}, 1),
 		caps: driver.Caps{
-			Store:   "file://" + identity(dir),
+			Store:   "file://" + dir,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: 10 * time.Millisecond, Poll: poll, TokenBlock: tokenBlock,
 			Guarantees: guarantees,

@@ -73,19 +73,16 @@ func checkRequest(r *driver.Request) error {
 // appendState appends a record as bytes.
 func appendState(b []byte, s *state) ([]byte, error) {
 	c := codec{out: b}
-	c.state(s, false)
+	c.state(s)
 	return c.out, c.err
 }
 
 // parseState reads the bytes of a record into s, whose memory it uses again. Another user who may write in
 // the directory may have made them up. They are used for nothing but the locks of this directory, and each
-// part is checked here. With brief it only counts the waiters.
-func parseState(text []byte, s *state, brief bool) error {
+// part is checked here.
+func parseState(text []byte, s *state) error {
 	c := codec{reading: true, in: string(text)}
-	if c.state(s, brief); brief {
-		return c.err
-	}
-	if c.in != "" {
+	if c.state(s); c.in != "" {
 		c.fail("something after the end")
 	}
 	if err := driver.CheckName(s.name); err != nil {
@@ -95,7 +92,8 @@ func parseState(text []byte, s *state, brief bool) error {
 }
 
 // codec checks the fields of a record and writes or, with reading, reads them. Both take the same
-// way through them: nobody writes what nobody could read. A number has 8 bytes, the highest first. A text and a list follow their lengths.
+// way through them: nobody writes what nobody could read. A number has 8 bytes, the highest first. A text and
+// a list follow their lengths.
 type codec struct {
 	reading bool
 	in      string // what is not yet read
@@ -103,7 +101,7 @@ type codec struct {
 	err     error // the first one; after it zeros are read
 }
 
-func (c *codec) state(s *state, brief bool) {
+func (c *codec) state(s *state) {
 	s.name = c.text(s.name, driver.MaxName)
 	s.boot = uint64(c.int(int64(s.boot), math.MinInt64, math.MaxInt64))
 	s.last = driver.Token(c.int(int64(s.last), 0, maxToken))
@@ -122,11 +120,7 @@ func (c *codec) state(s *state, brief bool) {
 		b := &s.broken[i]
 		b.owner, b.until = c.text(b.owner, maxOwner), c.instant(b.until)
 	}
-	s.Queue, s.Unloaded = list(c, s.Queue, 100), 0
-	if brief {
-		s.Queue, s.Unloaded = s.Queue[:0], len(s.Queue)
-		return
-	}
+	s.Queue = list(c, s.Queue, 100)
 	for i := range s.Queue {
 		p := &s.Queue[i]
 		p.Joined, p.Until, p.Asked = c.instant(p.Joined), c.instant(p.Until), c.instant(p.Asked)

@@ -29,7 +29,7 @@ func encode(s *state) []byte {
 // parsed is parseState.
 func parsed(text []byte) (*state, error) {
 	s := &state{}
-	return s, parseState(text, s, false)
+	return s, parseState(text, s)
 }
 
 // full is a state with something of everything.

@@ -111,8 +111,6 @@ type memory struct {
 	out  []byte // what is written
 	op   operation
 	read *state
-
-	brief bool // read the number of waiters only
 }
 
 func newMemory(s *store) *memory {
@@ -170,7 +168,7 @@ func (f *file) load(m *memory) error {
 
 // parse returns the state in the text, which must be that of the file.
 func (f *file) parse(m *memory) (*state, error) {
-	if err := parseState(f.text, m.read, m.brief); err != nil {
+	if err := parseState(f.text, m.read); err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if fileName(m.read.name) != strings.TrimSuffix(f.name, oldSuffix) {

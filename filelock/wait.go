@@ -98,11 +98,7 @@ func (c *client) collect(ctx context.Context, req driver.Request) (driver.Grant,
 		return driver.Grant{}, driver.ErrHeld // and whoever asks again is told why
 	}
 	m := s.memory.Get().(*memory)
-	m.brief = true
-	defer func() {
-		m.brief = false
-		s.memory.Put(m)
-	}()
+	defer s.memory.Put(m)
 	names := s.place.Load().names
 	st, err := names.readRecord(ctx, fileName(req.Name), m)
 	if errors.Is(err, fs.ErrNotExist) {

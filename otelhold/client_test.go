@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/otelhold"
 	"go.opentelemetry.io/otel/sdk/metric"
 )
@@ -76,18 +75,5 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := otelhold.New(nil, nil, nil); err == nil {
 		t.Error("New takes no driver")
-	}
-}
-
-// TestAbilities: nothing that the driver can do is hidden.
-func TestAbilities(t *testing.T) {
-	d := memlock.NewStore(nil).Client()
-	c, err := otelhold.New(d, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if c.Caps().Store != d.Caps().Store {
-		t.Errorf("the caps are %+v, not %+v", c.Caps(), d.Caps())
 	}
 }

@@ -29,8 +29,8 @@ func (r *rig) inRequest(f func(context.Context)) (request trace.ReadOnlySpan, en
 
 func attributesOf(s trace.ReadOnlySpan) string { return line("", attribute.NewSet(s.Attributes()...)) }
 
-// TestSpans: acquire and hold are children of the caller's span, as long as they were; the hold is
-// linked to its acquire. The store's requests are below the acquire.
+// TestSpans: acquire and hold are children of the caller's span; the hold is linked to its acquire. Spans and
+// histograms say how long both were.
 func TestSpans(t *testing.T) {
 	inRig(t, nil, nil, func(r *rig) {
 		other := r.stranger()
@@ -62,11 +62,16 @@ func TestSpans(t *testing.T) {
 		if took(acquire) != 3*time.Second || took(hold) != 7*time.Second || hold.StartTime().Sub(start) != 3*time.Second {
 			r.Errorf("the acquire took %v, the hold %v from %v on", took(acquire), took(hold), hold.StartTime().Sub(start))
 		}
-		const mode = "holdfast.lock.mode=exclusive}"
-		if a, want := attributesOf(acquire), "{holdfast.acquire.source=store,holdfast.acquire.try=false,"+mode; a != want {
+		_, measured := collect(r, r.reader)
+		for name, want := range map[string]float64{"holdfast.acquire.duration": 3, "holdfast.hold.duration": 7} {
+			if sum := measured[name].sum; sum != want {
+				r.Errorf("%s is %v s, want %v", name, sum, want)
+			}
+		}
+		if a, want := attributesOf(acquire), "{holdfast.acquire.source=store,holdfast.acquire.try=false,"+exclusive; a != want {
 			r.Errorf("the acquire has %s, want %s", a, want)
 		}
-		if a, want := attributesOf(hold), "{holdfast.hold.end=released,"+mode; a != want {
+		if a, want := attributesOf(hold), "{holdfast.hold.end=released,"+exclusive; a != want {
 			r.Errorf("the hold has %s, want %s", a, want)
 		}
 	})

@@ -252,19 +252,20 @@ func TestSetNX(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			now := s.take(s.request("owner"))
-			if err := guard.Set(s.Context(), "marks", now.Token, "data", "new"); err != nil {
+			const set, data = "redis.call('SET', KEYS[1], ARGV[1]) return 1", "data"
+			if _, err := guard.Do(s.Context(), "marks", now.Token, driver.Exclusive, set, []string{data}, "new"); err != nil {
 				s.Fatal(err)
 			}
-			if err := guard.Set(s.Context(), "marks", late.Token, "data", "late"); !errors.Is(err, fence.ErrStale) {
+			if _, err := guard.Do(s.Context(), "marks", late.Token, driver.Exclusive, set, []string{data}, "late"); !errors.Is(err, fence.ErrStale) {
 				s.Errorf("the guard let a late holder of Holdfast write: %v", err)
 			}
-			if data := s.do("GET", "data"); data != "new" {
-				s.Errorf("the data are %v", data)
+			if now := s.do("GET", data); now != "new" {
+				s.Errorf("the data are %v", now)
 			}
-			s.do("SET", "data", "theirs")
-			data, _, err := guard.Get(s.Context(), "marks", now.Token, driver.Exclusive, "data")
-			if err != nil || data != "theirs" {
-				s.Errorf("the holder reads %q, %v: what the late stranger wrote was refused or lost", data, err)
+			s.do("SET", data, "theirs")
+			read, err := guard.Do(s.Context(), "marks", now.Token, driver.Exclusive, "return redis.call('GET', KEYS[1])", []string{data})
+			if err != nil || fmt.Sprint(read) != "theirs" {
+				s.Errorf("the holder reads %v, %v: what the late stranger wrote was refused or lost", read, err)
 			}
 		},
 		"tokens": func(s *setnxTest) {

@@ -6,9 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -22,41 +20,25 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-const (
-	databaseEnv = "HOLDFAST_GOOSE_DATABASE"
-	storeEnv    = "HOLDFAST_GOOSE_STORE"
-)
-
-func TestMain(m *testing.M) {
-	if os.Getenv(databaseEnv) == "" {
-		os.Exit(m.Run())
-	}
-	if err := migrate(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// migrate is one of the processes.
-func migrate() error {
-	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, os.Getenv(storeEnv))
-	if err != nil {
-		return err
-	}
-	defer locks.Close()
-	db, err := open(os.Getenv(databaseEnv))
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	// Without a lock two processes would run it, and the second INSERT fails the check below.
-	migrations := fstest.MapFS{"00001_a.sql": {Data: []byte(`-- +goose Up
+// migrations would run twice without a lock: the second INSERT is counted below.
+var migrations = fstest.MapFS{"00001_a.sql": {Data: []byte(`-- +goose Up
 CREATE TABLE IF NOT EXISTS ran (at timestamptz);
 SELECT pg_sleep(0.2);
 INSERT INTO ran VALUES (now());
 `)}}
+
+// migrate migrates the database as a program of its own would do.
+func migrate(ctx context.Context, store, database string) error {
+	locks, err := holdfast.Open(ctx, store)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	db, err := open(database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
 	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations,
 		goose.WithLocker(NewLocker(locks.Mutex("migrations/app", nil))))
 	if err != nil {
@@ -76,26 +58,20 @@ func open(url string) (*sql.DB, error) {
 	return stdlib.OpenDB(*config), nil
 }
 
-// TestThreeProcesses: three processes migrate at once, through pgbouncer in transaction mode.
-func TestThreeProcesses(t *testing.T) {
+// TestThreeAtOnce: three programs migrate at once, through pgbouncer in transaction mode.
+func TestThreeAtOnce(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	pooler := testserver.StartPgbouncer(t, server, "transaction")
 	store := "file://" + t.TempDir()
-	var processes []*exec.Cmd
+	var all sync.WaitGroup
 	for range 3 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), databaseEnv+"="+pooler.URL("postgres"), storeEnv+"="+store)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		processes = append(processes, cmd)
+		all.Go(func() {
+			if err := migrate(t.Context(), store, pooler.URL("postgres")); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	for _, cmd := range processes {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
+	all.Wait()
 	db, err := open(server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -23,35 +21,6 @@ import (
 	_ "github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
-
-const (
-	databaseEnv = "HOLDFAST_MIGRATE_DATABASE"
-	storeEnv    = "HOLDFAST_MIGRATE_STORE"
-)
-
-func TestMain(m *testing.M) {
-	if os.Getenv(databaseEnv) == "" {
-		os.Exit(m.Run())
-	}
-	if err := process(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// process is one of the processes.
-func process() error {
-	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, os.Getenv(storeEnv))
-	if err != nil {
-		return err
-	}
-	defer locks.Close()
-	return hfmigrate.Up(ctx, locks.Mutex("migrations/app", nil), func() (*migrate.Migrate, error) {
-		return migrator(os.Getenv(databaseEnv))
-	})
-}
 
 var migrations = fstest.MapFS{
 	"1_a.up.sql": {Data: []byte(`CREATE TABLE ran (at timestamptz, locks int)`)},
@@ -78,26 +47,28 @@ func migrator(url string) (*migrate.Migrate, error) {
 	return migrate.NewWithInstance("iofs", source, "app", database)
 }
 
-// TestThreeProcesses: three processes migrate at once, through pgbouncer in transaction mode.
-func TestThreeProcesses(t *testing.T) {
+// TestThreeAtOnce: three programs migrate at once, through pgbouncer in transaction mode.
+func TestThreeAtOnce(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	pooler := testserver.StartPgbouncer(t, server, "transaction")
 	store := "file://" + t.TempDir()
-	var processes []*exec.Cmd
+	var all sync.WaitGroup
 	for range 3 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), databaseEnv+"="+pooler.URL("postgres"), storeEnv+"="+store)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
+		locks, err := holdfast.Open(t.Context(), store)
+		if err != nil {
 			t.Fatal(err)
 		}
-		processes = append(processes, cmd)
+		defer locks.Close()
+		all.Go(func() {
+			err := hfmigrate.Up(t.Context(), locks.Mutex("migrations/app", nil), func() (*migrate.Migrate, error) {
+				return migrator(pooler.URL("postgres"))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	for _, cmd := range processes {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
+	all.Wait()
 	db, err := sql.Open("pgx", server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

@@ -235,58 +235,46 @@ func newContainerWorld(t *testing.T) *world {
 	return w
 }
 
-// settings are the two kinds of /proc that a container may have: its own, or, as with `unshare -pf`, that
-// of the host, which has other process ids.
-var settings = map[string]string{
-	"its own proc":    "mount -t proc proc /proc",
-	"the host's proc": "",
-}
+// ownProc gives a container a /proc of its own.
+const ownProc = "mount -t proc proc /proc"
 
 // TestProcessOne: as process 1 of a container run passes SIGTERM on and releases the lock. No process of the command
 // survives, and zombies do not accumulate.
 func TestProcessOne(t *testing.T) {
-	for name, setting := range settings {
-		t.Run(name, func(t *testing.T) {
-			w := newContainerWorld(t)
-			file := filepath.Join(w.path("data"), "stamps")
-			p := w.container(setting, "holdfast", "run", "x", "--", "sh", "-c", `trap "exit 7" TERM
+	w := newContainerWorld(t)
+	file := filepath.Join(w.path("data"), "stamps")
+	p := w.container(ownProc, "holdfast", "run", "x", "--", "sh", "-c", `trap "exit 7" TERM
 for i in 1 2 3 4 5; do sh -c 'setsid true & true & exit 0'; done
 while grep -ls "^State:.Z" /proc/[0-9]*/status >/dev/null; do sleep 0.01; done
 tree "$0" & wait`, file).start()
-			awaitStamps(t, treeFiles(file)...)
-			w.run(75, "run", "-n", "x", "--", "true")
-			p.signal(syscall.SIGTERM)
-			p.ends(7)
-			stampsStop(t, file)
-			w.run(0, "run", "-n", "x", "--", "true") // given back, not left to its TTL
-		})
-	}
+	awaitStamps(t, treeFiles(file)...)
+	w.run(75, "run", "-n", "x", "--", "true")
+	p.signal(syscall.SIGTERM)
+	p.ends(7)
+	stampsStop(t, file)
+	w.run(0, "run", "-n", "x", "--", "true") // given back, not left to its TTL
 }
 
 // TestLossInContainer: the end of process 1 would end all processes. When run is not process 1, it must
 // find processes that have left the group.
 func TestLossInContainer(t *testing.T) {
-	for name, setting := range settings {
-		t.Run(name, func(t *testing.T) {
-			w := newContainerWorld(t)
-			file := filepath.Join(w.path("data"), "stamps")
-			p := w.container(setting, "sh", "-c", `holdfast --store "$0" run --ttl 2s --grace 0s x -- tree "$1"; echo "code $?"; cat`, w.cutURL(), file)
-			stdin, err := p.cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.start()
-			awaitStamps(t, treeFiles(file)...)
-			w.cut()
-			p.awaitOutput("code 76")
-			if text := p.err.String(); strings.Contains(text, "still there") {
-				t.Errorf("processes are left, or said to be:\n%s", text)
-			}
-			stampsStop(t, file)
-			stdin.Close()
-			p.ends(0)
-		})
+	w := newContainerWorld(t)
+	file := filepath.Join(w.path("data"), "stamps")
+	p := w.container(ownProc, "sh", "-c", `holdfast --store "$0" run --ttl 2s --grace 0s x -- tree "$1"; echo "code $?"; cat`, w.cutURL(), file)
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	p.start()
+	awaitStamps(t, treeFiles(file)...)
+	w.cut()
+	p.awaitOutput("code 76")
+	if text := p.err.String(); strings.Contains(text, "still there") {
+		t.Errorf("processes are left, or said to be:\n%s", text)
+	}
+	stampsStop(t, file)
+	stdin.Close()
+	p.ends(0)
 }
 
 // TestWithoutProc: where /proc is missing, as in a bare chroot, run finds its own program for the guard by PATH.

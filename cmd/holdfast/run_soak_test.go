@@ -67,24 +67,6 @@ func TestSignalsWhileWaiting(t *testing.T) {
 	}
 }
 
-func TestStoppedCommandKeepsItsLock(t *testing.T) {
-	w := newWorld(t)
-	file := w.path("stamps")
-	p := w.start("run", "--ttl", lossTTL, "x", "--", "sh", "-c", `echo $$; exec stamp "$0"`, file)
-	awaitStamps(t, file)
-	pid := atoi(t, strings.TrimSpace(p.out.String()))
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	// Longer than the TTL: run renews for it.
-	w.run(75, "run", "-w", "6s", "x", "--", "true")
-	syscall.Kill(pid, syscall.SIGCONT)
-	after := nowStamp()
-	await(t, "a stamp after the stop", func() bool { return stamped(file) > after })
-	syscall.Kill(pid, syscall.SIGKILL)
-	p.ends(128 + 9)
-}
-
 // TestElectStandsAgain when its command has ended, and ends by a signal with
 // the command's exit code.
 func TestElectStandsAgain(t *testing.T) {
@@ -269,53 +251,15 @@ func (c *console) shows(text string) {
 	await(c.t, text+" on the screen", func() bool { return strings.Contains(c.out.String(), text) })
 }
 
-// TestWaitCoversOpening: the time of -w is for opening the store too. The server stands still for longer than
-// an attempt to open it takes, as one without -w shows.
-func TestWaitCoversOpening(t *testing.T) {
-	server := testserver.StartPostgres(t)
-	w := newWorldOf(t, server.URL("postgres"))
-	w.run(0, "run", "x", "--", "true")
-	server.Pause()
+// TestWaitForAServer: with -w a server that is not there is waited for, and then named.
+func TestWaitForAServer(t *testing.T) {
+	w, server := redisWorld(t, testserver.RedisOptions{})
+	server.Kill()
 	patient := w.start("run", "-w", "1m", "x", "--", "echo", "got it")
-	w.run(69, "run", "-n", "x", "--", "true").expectErr("cannot open ")
-	server.Resume()
+	w.run(69, "run", "-w", "1s", "x", "--", "true").expectErr("connection refused")
+	server.Start()
 	patient.ends(0)
-	if patient.out.String() != "got it\n" || patient.err.String() != "" {
-		t.Errorf("it wrote\n%s%s", patient.out.String(), patient.err.String())
-	}
-}
-
-// TestWaitForAServerThatIsNotThere: that is told at once, whatever -w says.
-func TestWaitForAServerThatIsNotThere(t *testing.T) {
-	w := newWorld(t)
-	for _, url := range []string{"redis://127.0.0.1:1", "postgres://127.0.0.1:1/x", "mysql://127.0.0.1:1/x", "etcd://127.0.0.1:1", "zk://127.0.0.1:1"} {
-		w.run(69, "--store", url, "run", "-w", "1h", "x", "--", "true").expectErr("connection refused")
-	}
-}
-
-// TestFewConnections: with -w, processes that a server refuses because it has too many connections wait until
-// others have ended.
-func TestFewConnections(t *testing.T) {
-	for name, url := range map[string]func(*testing.T) string{
-		"PostgreSQL": func(t *testing.T) string { return testserver.StartPostgres(t, "max_connections=8").URL("postgres") },
-		"MariaDB":    func(t *testing.T) string { return testserver.StartMariaDB(t, "--max-connections=10").URL() },
-		"Redis": func(t *testing.T) string {
-			return "redis://" + testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--maxclients", "12"}}).Addr
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorldOf(t, url(t))
-			testserver.TakeTurn(t)
-			var crowd []*process
-			for range 20 {
-				// Two commands at the same time would fail to make the directory (P1).
-				crowd = append(crowd, w.start("run", "-w", "60s", "crowd", "--", "sh", "-c", "mkdir alone && rmdir alone"))
-			}
-			for _, p := range crowd {
-				p.ends(0)
-			}
-		})
-	}
+	patient.expectOut("got it")
 }
 
 func TestStoreUnreachable(t *testing.T) {

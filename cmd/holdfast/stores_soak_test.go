@@ -82,27 +82,6 @@ func TestRedlock(t *testing.T) {
 	w.run(69, "--store", store, "run", "-n", "reports/nightly", "--", "true").expectErr("no majority")
 }
 
-// TestRedisson: an operator sees and breaks locks of services in Java, as Redisson writes them.
-func TestRedisson(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	w := newWorldOf(t, "redis://"+server.Addr+"?hf.layout=redisson")
-	const client = "6f1e0dca-3a8b-4a7e-9c1e-2b7f4d9a0c11"
-	for _, command := range []string{"HSET jobs/a " + client + ":42 2", "PEXPIRE jobs/a 60000", "HSET jobs/user name x"} {
-		server.Ask(strings.Fields(command)...)
-	}
-	list := w.run(0, "ls", "jobs/")
-	list.expectOut("Redisson " + client + ", thread 42, 2 times")
-	if strings.Contains(list.out.String(), "jobs/user") {
-		t.Errorf("other data are listed:\n%s", list.out.String())
-	}
-	w.run(75, "run", "-n", "jobs/a", "--", "true").expectErr("is held by another")
-	w.breakLock("jobs/a")
-	victim := w.start("run", "--ttl", "3s", "mine", "--", "sh", "-c", "echo up; sleep 1000")
-	victim.awaitOutput("up")
-	w.breakLock("mine")
-	victim.ends(76)
-}
-
 // goneServers are two ways in which a server goes, and comes back.
 var goneServers = map[string]struct{ away, back func(*testserver.Redis) }{
 	"killed": {(*testserver.Redis).Kill, (*testserver.Redis).Start},

@@ -162,7 +162,7 @@ func released(t *testing.T) *repo {
 }
 
 // TestTags: each module that is published has a tag, and its go.mod there replaces nothing and
-// is complete.
+// is complete. The command that was installed knows its version.
 func TestTags(t *testing.T) {
 	r := released(t)
 	out, err := run(r.clone, nil, "go", "list", "-m", "-f", "{{.Path}}")
@@ -193,6 +193,9 @@ func TestTags(t *testing.T) {
 		if regexp.MustCompile(`(?m)=>|` + module + `\S* v0\.0\.0`).MatchString(mod) {
 			t.Errorf("%s: go.mod has replace lines, or requires what is not published:\n%s", tag, mod)
 		}
+	}
+	if out, err := run("", nil, filepath.Join(r.bin, "holdfast"), "version"); err != nil || !strings.Contains(out, release) {
+		t.Errorf("holdfast version: %q, %v, want %s in it", out, err, release)
 	}
 	tree := filepath.Join(temp, "tree")
 	if _, err := run(r.clone, nil, "git", "worktree", "add", "-q", "--detach", tree, "cmd/holdfast/"+release); err != nil {
@@ -292,12 +295,4 @@ func texts(t *testing.T, root string) (readme, pages string) {
 		t.Fatal(err)
 	}
 	return string(data), pages
-}
-
-func TestInstalledCommand(t *testing.T) {
-	r := released(t)
-	out, err := run("", nil, filepath.Join(r.bin, "holdfast"), "version")
-	if err != nil || !strings.Contains(out, release) {
-		t.Errorf("holdfast version: %q, %v, want %s in it", out, err, release)
-	}
 }

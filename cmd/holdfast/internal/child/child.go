@@ -27,8 +27,8 @@
 //   - if the supervisor and the guard are both stopped, as by a SIGSTOP to each or by a debugger, and the
 //     command is not: all of it, beside the next holder of the lock, until the guard is continued. A
 //     freezer that stops the command too does no harm;
-//   - on other systems, and on Linux without /proc, processes that have left the group; on other systems
-//     also the whole group, if the supervisor and the guard are both killed.
+//   - on other systems, and on Linux without a /proc of their PID namespace, processes that have left the
+//     group; on other systems also the whole group, if the supervisor and the guard are both killed.
 //
 // The supervisor's side is child.go, the guard's side guard_unix.go. The supervisor tells the guard
 // trust deadlines, the guard reports back.

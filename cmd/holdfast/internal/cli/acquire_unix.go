@@ -6,21 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/zklock"
 )
 
 // acquire waits for the lock, until the time of -w is over or a signal ends the wait.
@@ -47,7 +38,7 @@ func (r *runner) acquire() (*holdfast.Lease, error) {
 				}
 				return nil, &exitError{exitSignal + int(by), nil}
 			case got.err != nil:
-				return nil, r.flags.notAcquired(got.err)
+				return nil, got.err
 			}
 			return got.lease, nil
 		case s := <-r.signals:
@@ -76,6 +67,8 @@ func asksForEnd(s os.Signal) bool {
 // notAcquired gives the error of an acquire its exit code.
 func (f *runFlags) notAcquired(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, holdfast.ErrHeld) && (f.quiet || f.conflict == exitOK):
 		return &exitError{f.conflict, nil} // cron would send a mail of what is as it should be
 	case errors.Is(err, holdfast.ErrHeld):
@@ -95,7 +88,7 @@ func heldText(err error) error {
 }
 
 // take waits for the lock, until the time of -w is over. If the store has said nothing by then, the lock is asked
-// for once more: a short wait on a busy host does not mean that the store is gone.
+// for once more: a short wait on a busy host does not mean that the store is gone. The error has an exit code.
 func (r *runner) take(ctx context.Context) (*holdfast.Lease, error) {
 	waiting, ask := ctx, r.lock.Acquire
 	if r.flags.nonblock {
@@ -106,11 +99,16 @@ func (r *runner) take(ctx context.Context) (*holdfast.Lease, error) {
 		waiting, stop = context.WithDeadline(ctx, r.flags.until)
 		defer stop()
 	}
-	lease, err := persist(waiting, r.flags, func(ctx context.Context) (*holdfast.Lease, error) { return r.fresh(ctx, ask) })
-	if waiting.Err() != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrHeld) {
+	try := func(ctx context.Context) (*holdfast.Lease, error) {
+		lease, err := r.fresh(ctx, ask)
+		return lease, r.flags.notAcquired(err)
+	}
+	lease, err := persist(waiting, r.flags, try)
+	if waiting.Err() != nil && codeOf(err) == exitUnavailable {
 		ctx, cancel := context.WithTimeout(ctx, openWithin)
 		defer cancel()
-		return r.fresh(ctx, r.lock.TryAcquire)
+		ask = r.lock.TryAcquire
+		return try(ctx)
 	}
 	return lease, err
 }
@@ -141,13 +139,13 @@ func (r *runner) fresh(ctx context.Context, ask func(context.Context) (*holdfast
 	}
 }
 
-// persist calls try until it succeeds, fails in a way that will not pass, or the time of -w is over. Without -w it
-// is called once.
+// persist calls try until it succeeds, the lock is held, or the time of -w is over: a store that does not work may soon
+// do. Without -w it is called once.
 func persist[T any](ctx context.Context, f *runFlags, try func(context.Context) (T, error)) (T, error) {
 	const first, longest = 50 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, longest) {
 		got, err := try(ctx)
-		if err == nil || f.wait == 0 || ctx.Err() != nil || time.Now().After(f.until) || !mayPass(err) {
+		if codeOf(err) != exitUnavailable || f.wait == 0 || ctx.Err() != nil || time.Now().After(f.until) {
 			return got, err
 		}
 		if pause == first && !f.quiet {
@@ -159,41 +157,4 @@ func persist[T any](ctx context.Context, f *runFlags, try func(context.Context) 
 			return got, err
 		}
 	}
-}
-
-// mayPass reports whether a store may soon be able to do what has failed with err. A server that is not there,
-// refuses a password or has no such database will not.
-func mayPass(err error) bool {
-	says := func(words string) bool { return strings.Contains(err.Error(), words) }
-	network, _ := errors.AsType[net.Error](err)
-	errno, _ := errors.AsType[syscall.Errno](err)
-	switch {
-	case network != nil && network.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
-		errors.Is(err, io.EOF), errors.Is(err, redislock.ErrFailover), errors.Is(err, zklock.ErrHungUp),
-		slices.ContainsFunc(busyWords, says), slices.Contains(busyErrnos, errno):
-		return true
-	}
-	switch status.Code(err) {
-	case codes.DeadlineExceeded, codes.ResourceExhausted:
-		return true
-	case codes.Unavailable: // gRPC says so too of a server that is not there
-		return !says("rror while dialing") && !says("tls: ")
-	}
-	return false
-}
-
-// busyWords are in the answers of servers that have too many connections, or too much to do at present. The
-// numbers are of "PostgreSQL Error Codes" and of MySQL's "Server Error Message Reference".
-var busyWords = []string{
-	"ERR max number of clients", "LOADING ", "BUSY ", "TRYAGAIN ", "CLUSTERDOWN ", "MASTERDOWN ",
-	"SQLSTATE 53", "SQLSTATE 57P03", "SQLSTATE 40001", "SQLSTATE 40P01", "SQLSTATE 55P03",
-	"Error 1040", "Error 1041", "Error 1135", "Error 1203", "Error 1205", "Error 1213", "Error 1226",
-	"SQLITE_BUSY", "SQLITE_LOCKED", "database is locked",
-	"read only connection", // pgx, of a standby that may take over
-}
-
-// busyErrnos say that this host has too many sockets, or that a server has closed a connection with a refusal
-// that was not read.
-var busyErrnos = []syscall.Errno{
-	syscall.EAGAIN, syscall.ECONNRESET, syscall.EPIPE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.EMFILE, syscall.ENFILE,
 }

@@ -40,8 +40,7 @@ the standard error, and the watch goes on.
 ` + exitCodes,
 		Example: `  holdfast leader scheduler
   holdfast leader --watch -o json scheduler | jq -r --unbuffered .value`,
-		Args:              nameArgument,
-		ValidArgsFunction: a.completeNames,
+		Args: nameArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if watch {
 				return a.watchLeader(cmd.Context(), args[0])

@@ -35,7 +35,6 @@ With -o json all holders and waiters are listed.
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := ""
 			if len(args) == 1 {
@@ -84,24 +83,6 @@ func (a *app) printList(infos []holdfast.Info, prefix string) error {
 	return l.print("no locks are in use")
 }
 
-// completeNames completes names in the shell, from those in use.
-func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	_ = a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
-		infos, err := s.list(ctx, prefix)
-		for _, info := range infos {
-			if escape(info.Name) == info.Name { // the others could confuse the terminal
-				names = append(names, info.Name)
-			}
-		}
-		return err
-	})
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
 func (a *app) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
@@ -113,8 +94,7 @@ with -o json the object is the same.
 ` + exitCodes,
 		Example: `  holdfast show nightly-backup
   holdfast show nightly-backup -o json | jq '.holders[].token'`,
-		Args:              nameArgument,
-		ValidArgsFunction: a.completeNames,
+		Args: nameArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
 				info, err := s.Inspect(ctx, args[0])
@@ -176,8 +156,7 @@ holders may run. So break a hold only if its holder is dead, or if the resource 
 ` + exitCodes,
 		Example: `  holdfast show deploy/shop
   holdfast break deploy/shop --token 1718031337123456`,
-		Args:              nameArgument,
-		ValidArgsFunction: a.completeNames,
+		Args: nameArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, t := args[0], holdfast.Token(token)
 			switch {

@@ -178,10 +178,8 @@ func defaultNote(program string) string {
 const runHelp = `Run takes the lock NAME, runs CMD, and releases the lock when CMD has ended.
 
 Waiting. The time of -w begins when run starts, and covers opening the store too. With -w a store
-that does not answer, or has too many connections or too much to do, is tried again until that time
-is over. A server that refuses the connection is reported at once, unless another of its deployment
-may take over. If the store has said nothing when -w is over, run asks once more whether the lock is
-held.
+that does not work is tried again until that time is over. If the store has said nothing then, run
+asks once more whether the lock is held.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with its exit
 code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says nothing if it
@@ -204,10 +202,11 @@ started, whatever group or session it is in. If the guard is killed, run does th
 processes survive: processes of other users, such as those that CMD starts by sudo (put sudo before
 holdfast instead); if run and the guard are both killed with kill -9, the processes that CMD has
 started, but not CMD; if both are stopped, by a signal to each or by a debugger, all of CMD, beside
-the next holder, until the guard is continued; on other systems than Linux, and without /proc,
-processes that have left CMD's process group. When run is killed, the next holder may have the lock
-at once if the store notices that run is dead (files), else after the TTL: --lock-delay gives the
-guard time. Processes that CMD leaves running in the background when it ends go on without the lock.
+the next holder, until the guard is continued; on other systems than Linux, and without a /proc of
+their PID namespace, processes that have left CMD's process group. When run is killed, the next
+holder may have the lock at once if the store notices that run is dead (files), else after the TTL:
+--lock-delay gives the guard time. Processes that CMD leaves running in the background when it ends
+go on without the lock.
 
 --fallback, or HOLDFAST_FALLBACK, names a second store for when the first is down. Run uses it when
 every hold in the first must have ended: one TTL (or --fallback-after) after the first was last

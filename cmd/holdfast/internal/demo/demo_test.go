@@ -69,27 +69,6 @@ func TestSale(t *testing.T) {
 	}
 }
 
-// TestTables: the tables fit a terminal of 90 columns, and end with a sentence that has the numbers.
-func TestTables(t *testing.T) {
-	sale := saleTable([]Result{{"none", "is wrong", 3, 100, 97, 0}, {"lock", "is right", 3, 3, 0, 0}, {"a", "is paused", 3, 4, 1, 0}, {"b", "too", 3, 3, 0, 1}})
-	cron := cronTable([]CronResult{{"plain", "is short", 12, 30, 1, 11, 0}, {"min-hold", "is long", 12, 12, 12, 0, 0}})
-	for text, want := range map[string][]string{
-		sale: {"none                 3   100        97        0\n  is wrong\n", "3 items: 100 orders without a lock, 3 with it; 4 with a pause, 3 if tokens are checked."},
-		cron: {"plain        12    30     1              11       0\n  is short\n", "Ticks at which the job ran more than once: 11, and 0 with a minimum hold."},
-	} {
-		for _, part := range want {
-			if !strings.Contains(text, part) {
-				t.Errorf("%q is not in the table\n%s", part, text)
-			}
-		}
-		for line := range strings.Lines(text) {
-			if len(line) > 91 {
-				t.Errorf("a line has %d columns: %s", len(line)-1, line)
-			}
-		}
-	}
-}
-
 // TestCancel: a demonstration whose context ends in the pause leaves neither files nor processes: cron and
 // sale wait for all of them.
 func TestCancel(t *testing.T) {
