@@ -6,21 +6,13 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// A host without power does not even refuse. pgx tries one host after the other, and each such host would take
-// its whole time. So connections are tried as RFC 8305 says: the next host's turn comes when the one before has
-// failed, or has not answered for a moment, and the first connection that is good is used.
-
-// nextHostAfter is how long a host is tried alone.
-const nextHostAfter = 250 * time.Millisecond
-
-// byHost returns one configuration for each host. A host may have several ways in, with and without TLS,
-// which pgx tries one after the other.
+// byHost returns one configuration for each host. A host may have several ways in, with and without TLS, which pgx
+// tries one after the other.
 func byHost(config *pgx.ConnConfig) (hosts []*pgx.ConnConfig) {
 	add := func(host string, port uint16) *pgx.ConnConfig {
 		one := config.Copy()
@@ -40,67 +32,22 @@ func byHost(config *pgx.ConnConfig) (hosts []*pgx.ConnConfig) {
 	return hosts
 }
 
-// attempt is the outcome of trying one host.
-type attempt[C any] struct {
-	host int
-	conn C
-	err  error
-}
-
-// firstHost tries hosts, beginning with one of them, and returns the first connection, and its host. It
-// discards those that come later.
-func firstHost[C any](ctx context.Context, hosts []*pgx.ConnConfig, begin int,
-	connect func(context.Context, *pgx.ConnConfig) (C, error), discard func(C)) (conn C, host int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan attempt[C], len(hosts))
-	started, open := 0, 0
-	next := func() {
-		host := (begin + started) % len(hosts)
-		started++
-		open++
-		go func() {
-			c, err := connect(ctx, hosts[host])
-			ended <- attempt[C]{host, c, err}
-		}()
-	}
-	next()
-	for open > 0 {
-		var late <-chan time.Time
-		if started < len(hosts) {
-			late = time.After(nextHostAfter)
-		}
-		select {
-		case a := <-ended:
-			open--
-			if a.err == nil {
-				go func() {
-					for range open {
-						if a := <-ended; a.err == nil {
-							discard(a.conn)
-						}
-					}
-				}()
-				return a.conn, a.host, nil
-			}
-			err = errors.Join(err, a.err)
-			if started < len(hosts) && ctx.Err() == nil {
-				next()
-			}
-		case <-late:
-			next()
-		}
-	}
-	return conn, 0, err
-}
-
-// connectTo connects to one of the hosts of a configuration, and first tries the one that was used last.
+// connectTo connects to the first of the hosts of a configuration that is there and good, and begins with the one that
+// was used last: a host without power does not even refuse, and would take its whole time again and again.
 func connectTo[C any](ctx context.Context, config *pgx.ConnConfig, last *atomic.Int32,
-	connect func(context.Context, *pgx.ConnConfig) (C, error), discard func(C)) (C, error) {
-	hosts := byHost(config)
-	conn, host, err := firstHost(ctx, hosts, int(last.Load())%len(hosts), connect, discard)
-	if err == nil {
-		last.Store(int32(host))
+	connect func(context.Context, *pgx.ConnConfig) (C, error)) (conn C, err error) {
+	hosts, begin := byHost(config), int(last.Load())
+	for i := range hosts {
+		host := (begin + i) % len(hosts)
+		c, trouble := connect(ctx, hosts[host])
+		if trouble == nil {
+			last.Store(int32(host))
+			return c, nil
+		}
+		if err = errors.Join(err, trouble); ctx.Err() != nil {
+			last.Store(int32((host + 1) % len(hosts))) // the next caller may have no more time than this one
+			break
+		}
 	}
 	return conn, err
 }
@@ -123,6 +70,5 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return connectTo(ctx, config, &c.lastHost,
 		func(ctx context.Context, one *pgx.ConnConfig) (sqldriver.Conn, error) {
 			return stdlib.GetConnector(*one).Connect(ctx)
-		},
-		func(late sqldriver.Conn) { late.Close() })
+		})
 }

@@ -6,14 +6,15 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// TestFirstHost: hosts are tried in order, beginning with one of them; the first that answers is used, and
-// if none does the error has the reasons of all.
-func TestFirstHost(t *testing.T) {
+// TestConnectTo: hosts are tried in order, beginning with the one that was used last; the first that answers is
+// used, and if none does the error has the reasons of all.
+func TestConnectTo(t *testing.T) {
 	t.Parallel()
 	config, _, err := parse(&url.URL{Scheme: "postgres", Host: "a,b:1,c", Path: "/x", RawQuery: "sslmode=prefer"})
 	must(t, err)
@@ -23,39 +24,31 @@ func TestFirstHost(t *testing.T) {
 	}
 	failed := errors.New("refused")
 	for _, c := range []struct {
-		begin int
+		begin int32
 		good  string
 		tried string
 	}{{0, "a", "a"}, {1, "a", "bca"}, {2, "b", "cab"}, {0, "", "abc"}} {
-		tried := make(chan string, len(hosts))
-		conn, host, err := firstHost(t.Context(), hosts, c.begin, func(_ context.Context, one *pgx.ConnConfig) (string, error) {
-			tried <- one.Host
+		order := ""
+		var last atomic.Int32
+		last.Store(c.begin)
+		conn, err := connectTo(t.Context(), config, &last, func(_ context.Context, one *pgx.ConnConfig) (string, error) {
+			order += one.Host
 			if one.Host == c.good {
 				return one.Host, nil
 			}
 			return "", failed
-		}, func(string) {})
-		close(tried)
-		order := ""
-		for h := range tried {
-			order += h
-		}
-		if order != c.tried || conn != c.good || (err == nil) != (c.good != "") || err == nil && hosts[host].Host != c.good {
+		})
+		if order != c.tried || conn != c.good || (err == nil) != (c.good != "") || err == nil && hosts[last.Load()].Host != c.good {
 			t.Errorf("%+v: tried %s, got %q, %v", c, order, conn, err)
 		}
 	}
-	// A connection that comes too late is discarded.
-	discarded := make(chan string, 1)
-	both := make(chan struct{})
-	conn, _, err := firstHost(t.Context(), hosts[:2], 0, func(_ context.Context, one *pgx.ConnConfig) (string, error) {
-		if one.Host == "b" {
-			return "b", nil
-		}
-		<-both
-		return "a", nil
-	}, func(late string) { discarded <- late })
-	close(both)
-	if late := <-discarded; conn != "b" || late != "a" || err != nil {
-		t.Errorf("got %q, %v, and discarded %q", conn, err, late)
+	// One whose time is over at a silent host leaves the next one to the next caller.
+	var last atomic.Int32
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := connectTo(ctx, config, &last, func(context.Context, *pgx.ConnConfig) (string, error) {
+		cancel()
+		return "", failed
+	}); err == nil || last.Load() != 1 {
+		t.Errorf("after a silent host: %v, and the next is host %d", err, last.Load())
 	}
 }

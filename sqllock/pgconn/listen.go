@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// All drivers of a process that connect in the same way share a hub: one connection that
-// listens, on one channel. It exists while it has subscribers.
+// All drivers of a process that connect in the same way share a hub: one connection that listens, on one channel.
+// It exists while it has subscribers.
 
 // hubs are those of this process, by their configuration: see keyOf.
 var hubs = struct {
@@ -43,24 +43,21 @@ type hub struct {
 // subscriber is one driver.
 type subscriber struct {
 	receive func(payload string)
-	// fresh returns the configuration by which the driver's pool would connect now.
-	// nil: as before.
+	// fresh returns the configuration by which the driver's pool would connect now. nil: as before.
 	fresh func(context.Context) (*pgx.ConnConfig, error)
 }
 
 const (
-	// firstPause is the pause before another attempt to listen; it doubles up to
-	// the longest.
+	// firstPause is the pause before another attempt to listen; it doubles up to the longest.
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
-	// quietFor is how long no notification may come before the hub asks whether the
-	// server is still there, and takes writes.
+	// quietFor is how long no notification may come before the hub asks whether the server is still there, and
+	// takes writes.
 	quietFor = 20 * time.Second
 )
 
-// keyOf returns a text that differs between configurations which may lead to different
-// servers or users. A password that an option of the pool sets for each connection is no
-// part of it.
+// keyOf returns a text that differs between configurations which may lead to different servers or users. A password
+// that an option of the pool sets for each connection is no part of it.
 func keyOf(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%q", []any{c.ConnString(), c.Host, c.Port, c.User, c.Database})
 }
@@ -122,8 +119,8 @@ func newHub(config *pgx.ConnConfig, last *atomic.Int32) *hub {
 	return h
 }
 
-// forListening returns a configuration of a pool's connection for one that listens, at a server
-// that takes writes. The pool's own OnNotification would keep ours.
+// forListening returns a configuration of a pool's connection for one that listens, at a server that takes writes.
+// The pool's own OnNotification would keep ours.
 func forListening(config *pgx.ConnConfig) *pgx.ConnConfig {
 	config = config.Copy()
 	config.OnNotification = nil
@@ -150,9 +147,8 @@ func (h *hub) await(ctx context.Context, up <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// run listens until the context ends. When the connection is lost it listens again, and tells
-// subscribers that notifications may have been lost. If the first attempt fails it tells them
-// that none arrive.
+// run listens until the context ends. When the connection is lost it listens again, and tells subscribers that
+// notifications may have been lost. If the first attempt fails it tells them that none arrive.
 func (h *hub) run(ctx context.Context) {
 	listened := false // and subscribers have not been told that it does not any more
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
@@ -207,15 +203,14 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case
-// otherwise.
+// listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case otherwise.
 func (h *hub) listenOn(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize())
 	return err
 }
 
-// isGood reports whether the server is still there, and takes writes. It listens again, so that operators
-// see in pg_stat_activity what the connection is for.
+// isGood reports whether the server is still there, and takes writes. It listens again, so that operators see in
+// pg_stat_activity what the connection is for.
 func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
 	if !takesWrites(ctx, conn) {
 		return false
@@ -225,10 +220,10 @@ func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
 	return h.listenOn(ctx, conn) == nil
 }
 
-// connect connects as before. If the server refuses that, because the password or certificate was replaced
-// since, connect connects as the pool of one of the drivers does now.
+// connect connects as before. If the server refuses that, because the password or certificate was replaced since,
+// connect connects as the pool of one of the drivers does now.
 func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := connectTo(ctx, h.config, h.last, pgx.ConnectConfig, closeConn)
+	conn, err := connectTo(ctx, h.config, h.last, pgx.ConnectConfig)
 	if err == nil || !refusesUs(err) {
 		return conn, err
 	}
@@ -246,7 +241,7 @@ func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 			continue // the pool's own statements report it
 		}
 		config = forListening(config)
-		if conn, trouble := connectTo(ctx, config, h.last, pgx.ConnectConfig, closeConn); trouble == nil {
+		if conn, trouble := connectTo(ctx, config, h.last, pgx.ConnectConfig); trouble == nil {
 			h.config = config
 			return conn, nil
 		}
@@ -261,9 +256,9 @@ func closeConn(conn *pgx.Conn) {
 	conn.Close(ctx)
 }
 
-// forward passes notifications on until the connection or ctx ends. Notifications that come with the
-// answer to another question are the next that WaitForNotification returns, even if its context has
-// ended. So a doubt stays until the server is asked.
+// forward passes notifications on until the connection or ctx ends. Notifications that come with the answer to
+// another question are the next that WaitForNotification returns, even if its context has ended. So a doubt stays
+// until the server is asked.
 func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, quietFor)
@@ -297,8 +292,8 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// doubt makes the hub ask whether the server at which it listens takes writes, and listen elsewhere
-// if it does not. It returns a channel that is closed when the hub listens at one that does.
+// doubt makes the hub ask whether the server at which it listens takes writes, and listen elsewhere if it does not.
+// It returns a channel that is closed when the hub listens at one that does.
 func (h *hub) doubt() (sure <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,9 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settings make the configuration for a URL. pgx reads the files of certificates and
-// passwords when it parses a URL, and they are replaced before they expire. So settings parse
-// the URL again for each connection.
+// settings make the configuration for a URL. pgx reads the files of certificates and passwords when it parses a
+// URL, and they are replaced before they expire. So settings parse the URL again for each connection.
 type settings struct {
 	url  *url.URL
 	mu   sync.Mutex
@@ -26,8 +25,8 @@ type settings struct {
 	lastHost atomic.Int32 // of several, the one that was used last
 }
 
-// fresh returns the present configuration, or the last one while the files cannot be read or
-// do not belong together.
+// fresh returns the present configuration, or the last one while the files cannot be read or do not belong
+// together.
 func (s *settings) fresh(context.Context) (*pgx.ConnConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +36,8 @@ func (s *settings) fresh(context.Context) (*pgx.ConnConfig, error) {
 	return s.last.Copy(), nil
 }
 
-// refusesUs reports whether the server was reached and refused our password or certificate,
-// or showed a certificate that is not trusted.
+// refusesUs reports whether the server was reached and refused our password or certificate, or showed a certificate
+// that is not trusted.
 func refusesUs(err error) bool {
 	if e := (*pgconn.PgError)(nil); errors.As(err, &e) {
 		return strings.HasPrefix(e.Code, "28")

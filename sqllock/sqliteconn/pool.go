@@ -9,9 +9,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Pool returns a pool as sql.Open("sqlite", dsn) does, but its connections keep their
-// statements prepared: SQLite takes longer to parse a statement than to carry it out. See
-// [DSN].
+// Pool returns a pool as sql.Open("sqlite", dsn) does, but its connections keep their statements prepared: SQLite
+// takes longer to parse a statement than to carry it out. See [DSN].
 func Pool(dsn string) (*sql.DB, error) {
 	inner, err := sqlite.NewConnector(dsn)
 	if err != nil {
@@ -53,9 +52,8 @@ type (
 	}
 )
 
-// conn is a connection that prepares and keeps the statements which database/sql does not
-// prepare itself. One goroutine uses it at a time, and ends a query before the next
-// statement.
+// conn is a connection that prepares and keeps the statements which database/sql does not prepare itself. One
+// goroutine uses it at a time, and ends a query before the next statement.
 type conn struct {
 	fullConn
 	prepared map[string]fullStmt
