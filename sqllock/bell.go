@@ -59,6 +59,7 @@ func (b *bells) use(ctx context.Context, owner string, patient bool, f onConn) (
 		return false, nil
 	}
 	_, err = b.bounded(ctx, releasing, func(ctx, late context.Context) (bool, error) {
+		over, used = false, false // the connection may have broken the last time
 		return b.overOwn(ctx, late, patient, func(ctx context.Context, conn *sql.Conn) error {
 			if over, used = true, conn == has; !used { // it was lost, and its bells with it
 				return nil

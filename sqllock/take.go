@@ -18,7 +18,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 	c.requests.sent(req.Owner)
 	c.mu.Unlock()
-	g, err := c.ask(ctx, req, nil)
+	g, err := c.ask(ctx, req, nil, c.clock.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
@@ -26,9 +26,9 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 }
 
 // ask takes the hold or, for a waiter, a place. At a name that nobody uses it first tries the one statement that
-// takes it; at one for which others wait it takes the place, or confirms it, beside the name's row.
-func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver.Grant, error) {
-	sent := c.clock.Now()
+// takes it; at one for which others wait it takes the place, or confirms it, beside the name's row. Sent is read before
+// anything is sent (P1).
+func (c *client) ask(ctx context.Context, req driver.Request, w *waiter, sent driver.Instant) (driver.Grant, error) {
 	stored := req
 	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
 	var g driver.Grant

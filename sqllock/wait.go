@@ -25,9 +25,9 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	if err != nil {
 		return driver.Grant{Request: req}, err
 	}
-	c.bells.raise(ctx, &req) // likewise: the next one may listen at once
 	sent := c.clock.Now()
-	g, err := c.ask(ctx, req, w)
+	c.bells.raise(ctx, &req) // likewise: the next one may listen at once
+	g, err := c.ask(ctx, req, w, sent)
 	held, queued := err.(*driver.HeldError)
 	useless := false
 	defer func() {
