@@ -43,9 +43,6 @@ type grammar struct {
 	orReplace        string // makes an INSERT change the place that the owner has
 	primary          string // fails a statement if the server takes no writes
 	forUpdate        string // locks the rows that a statement reads
-	// limit begins a LIMIT with an argument. From 3.47 on SQLite compiles a statement anew at each run if an
-	// argument alone is its LIMIT: that took more than half of its time.
-	limit string
 }
 
 // hostTime stands for an argument: SQLite runs on the caller's host, whose clock has more digits than SQLite's own.
@@ -55,15 +52,15 @@ var grammars = map[Dialect]grammar{
 	Postgres: {
 		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		max: "greatest", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", limit: "LIMIT", forUpdate: "FOR UPDATE",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", forUpdate: "FOR UPDATE",
 	},
 	MySQL: {
 		now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
-		orReplace: "ON DUPLICATE KEY UPDATE", limit: "LIMIT", primary: primaryMySQL, forUpdate: "FOR UPDATE",
+		orReplace: "ON DUPLICATE KEY UPDATE", primary: primaryMySQL, forUpdate: "FOR UPDATE",
 	},
 	SQLite: {
 		now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", limit: "LIMIT 0 +",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET",
 	},
 }
 
@@ -109,7 +106,7 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{or replace}", g.orReplace, "{limit}", g.limit, "{primary}", g.primary, "{for update}", g.forUpdate,
+		"{or replace}", g.orReplace, "{primary}", g.primary, "{for update}", g.forUpdate,
 		"{locks}", tables.locks, "{places}", tables.places, "{meta}", tables.meta,
 		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)

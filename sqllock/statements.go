@@ -16,19 +16,19 @@ type statements struct {
 	tables  tables
 	before  []any // Library.Before
 
-	read, readCounts         query   // of a name, without and with how many wait
-	lock                     []query // begin a transaction that has the row of a name to itself
-	begin, commit, rollback  []query
-	insert, update           query // the row
-	removePlace, addPlace    query
-	take, free               query   // the short cuts
-	pass, join               []query // hand over in MySQL; take a place beside the row
-	confirm                  query
-	over, forlorn            query // places that nobody confirms: of a name, of all names
-	removeOver               query
-	used, old                query // rows
-	now, ahead               query
-	readMeta, writeMeta      query
+	read, readCounts        query   // of a name, without and with how many wait
+	lock                    []query // begin a transaction that has the row of a name to itself
+	begin, commit, rollback []query
+	insert, update          query // the row
+	removePlace, addPlace   query
+	take, free              query   // the short cuts
+	pass, join              []query // hand over in MySQL; take a place beside the row
+	confirm                 query
+	over, forlorn           query // places that nobody confirms: of a name, of all names
+	removeOver              query
+	used, old               query // rows
+	now, ahead              query
+	readMeta, writeMeta     query
 
 	mu    sync.Mutex
 	lists map[string]query // those over lists of names, by their text
@@ -43,7 +43,7 @@ const (
  COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''),
  COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.crowd, 0), COALESCE(l.extra, ''), {counts},
  ` + placeOrNone + ` FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 {counting} LEFT JOIN (
- SELECT * FROM (SELECT {found} FROM {places} WHERE name = $1 ORDER BY ticket {limit} $2) h
+ SELECT * FROM (SELECT {found} FROM {places} WHERE name = $1 ORDER BY ticket LIMIT $2) h
  UNION ALL SELECT {found} FROM {places} WHERE name = $1 AND owner = $3) {joined}`
 	placeColumns = "owner, ticket, tokens, joined, asked, ends, request"
 	placeOrNone  = "COALESCE(p.owner, ''), COALESCE(p.ticket, 0), COALESCE(p.tokens, 0), COALESCE(p.joined, 0)," +
@@ -87,7 +87,7 @@ const (
 	// Places that nobody has confirmed.
 	overText    = "SELECT name, owner FROM {places} WHERE name = $1 AND ends < {now} ORDER BY ends LIMIT 2"
 	removeOver  = "DELETE FROM {places} WHERE name = $1 AND owner = $2 AND ends < {now}"
-	forlornText = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends {limit} $1"
+	forlornText = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends LIMIT $1"
 
 	// Takes a plain hold on a name that nobody uses. A statement that waits for the row judges it as it is
 	// afterwards. WHERE NOT EXISTS finds a name in use before the conflict does: a conflict locks the row, and then
@@ -141,11 +141,11 @@ const (
 	// The names in use, with their places.
 	usedText = "SELECT l.name, {now}, l.version, l.token, l.owner, l.client, l.ttl, l.delay, l.note, l.taken, l.expires, l.crowd, l.extra, " +
 		placeOrNone + " FROM (SELECT * FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3" +
-		" AND (owner <> '' OR extra <> '' OR crowd <> 0) {primary} ORDER BY name {limit} $4) l" +
+		" AND (owner <> '' OR extra <> '' OR crowd <> 0) {primary} ORDER BY name LIMIT $4) l" +
 		" LEFT JOIN {places} p ON p.name = l.name ORDER BY l.name, p.ticket"
 	// Rows that were not written for long, and whether removeListText removes such a row.
 	oldText = "SELECT name, extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) FROM {locks}" +
-		" WHERE name > $1 AND version < {now} - {forget} ORDER BY name {limit} $2"
+		" WHERE name > $1 AND version < {now} - {forget} ORDER BY name LIMIT $2"
 	// A row that was used since the page was read has a newer version.
 	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND extra = '' AND crowd = 0" +
 		" AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"

@@ -227,23 +227,22 @@ func (c *client) lockAndDecide(ctx context.Context, conn *sql.Conn, name string,
 	}
 }
 
-// write writes what changes, and commits. A row that was missing when it was to be locked is inserted first: if
-// another client is quicker, nothing else is written.
+// write writes what changes, and commits. A row that is missing cannot be locked, so of those that insert it the
+// database lets one. That is done after the transaction: in InnoDB those that lock a gap let nobody insert there. A
+// name without a row has no places.
 func (c *client) write(ctx context.Context, conn *sql.Conn, a *change, then []Statement) error {
 	var all []Statement
 	if a.next != a.before.row {
 		all = append(all, c.writeRow(a))
 	}
 	if a.before.version == 0 && len(all) > 0 {
-		var n int64
+		n := int64(0)
 		all[0].Changed = &n
-		if err := c.together(ctx, conn, all); err != nil {
-			return err
-		}
-		if n == 0 {
+		err := c.together(ctx, conn, slices.Concat(bound(c.statements.commit), all, then))
+		if err == nil && n == 0 {
 			return errChanged
 		}
-		all = nil
+		return err
 	}
 	for _, owner := range a.removed {
 		all = append(all, c.statements.removePlace.bound(a.name, owner))

@@ -44,7 +44,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter, sent dr
 			g.Request, g.Valid = req, req.TTL
 		}
 	}
-	l := look{heads: headPlaces, owner: req.Owner, count: w != nil}
+	l := look{heads: headPlaces, owner: req.Owner, count: true}
 	failure, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
 		if w != nil {
 			if done, err := c.enter(ctx, conn, &stored, w, sent, l, decide); done || err != nil {

@@ -68,7 +68,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})
-	stalled := func(prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
+	stalled := func(t *testing.T, prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
 		db, stall := openDB(t, server, "?interpolateParams=true&multiStatements=true"), sqltest.NewStall()
 		library := libraryFor(t.Context(), db)
 		library.Together = stall.Together(library.Together)
@@ -79,17 +79,25 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 		return stall, stalls, other
 	}
 	t.Run("a client stands still", func(t *testing.T) {
-		stall, stalls, other := stalled("stall")
+		stall, stalls, other := stalled(t, "stall")
 		stall.Test(t, stalls, other)
 	})
 	t.Run("a late place", func(t *testing.T) {
-		stall, stalls, other := stalled("late")
+		stall, stalls, other := stalled(t, "late")
 		stall.Late(t, stalls, other)
 	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.ManyAtOnce(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
-	t.Run("polling", func(t *testing.T) { polling(t, server, admin) })
+	t.Run("many waiters", func(t *testing.T) {
+		db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
+		d, err := New(t.Context(), db, &sqllock.Options{Prefix: "many", Poll: time.Minute})
+		must(t, err)
+		sqltest.OneKept(t, db, d, func() (n int) {
+			must(t, admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'").Scan(&n))
+			return n - admin.Stats().OpenConnections
+		})
+	})
 	t.Run("bells", func(t *testing.T) { bells(t, server) })
 	t.Run("the clock is live", func(t *testing.T) { clockIsLive(t, admin) })
 	t.Run("a session without autocommit", func(t *testing.T) {
@@ -104,22 +112,6 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	if log := server.Log(); strings.Contains(log, "[ERROR]") || strings.Contains(log, "eadlock") {
 		t.Errorf("the server's log has errors:\n%s", log)
 	}
-}
-
-func polling(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
-	config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test?interpolateParams=true&multiStatements=true")
-	must(t, err)
-	config.Logger = &mysql.NopLogger{} // which would tell of each connection that is ended
-	connector, err := mysql.NewConnector(config)
-	must(t, err)
-	b := sqltest.Polling{
-		Connector: connector, Open: New,
-		Connections: func() (n int) {
-			must(t, admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'").Scan(&n))
-			return n - admin.Stats().OpenConnections
-		},
-	}
-	b.Test(t)
 }
 
 // bells: a waiter hears that the owner before it has released the name, though its client cannot poll (P7).

@@ -69,7 +69,7 @@ func TestServer(t *testing.T) {
 			sqltest.ManyAtOnce(t, d)
 		})
 	}
-	stalled := func(prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
+	stalled := func(t *testing.T, prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
 		db, stall := openDB(t, server), sqltest.NewStall()
 		config, err := configOf(t.Context(), db)
 		must(t, err)
@@ -82,35 +82,29 @@ func TestServer(t *testing.T) {
 		return stall, stalls, other
 	}
 	t.Run("a client stands still", func(t *testing.T) {
-		stall, stalls, other := stalled("stall")
+		stall, stalls, other := stalled(t, "stall")
 		stall.Test(t, stalls, other)
 	})
 	t.Run("a late place", func(t *testing.T) {
-		stall, stalls, other := stalled("late")
+		stall, stalls, other := stalled(t, "late")
 		stall.Late(t, stalls, other)
 	})
 	connections := func() (n int) {
 		must(t, admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").Scan(&n))
 		return n - admin.Stats().OpenConnections
 	}
-	t.Run("many waiters", func(t *testing.T) {
-		db := openDB(t, server)
-		d, err := New(t.Context(), db, &sqllock.Options{Prefix: "many", Poll: time.Minute})
-		must(t, err)
-		sqltest.OneKept(t, db, d, connections, func(context.Context, int) {})
-	})
-	t.Run("polling", func(t *testing.T) { // of clients without notifications
-		config, err := pgx.ParseConfig(server.URL("postgres"))
-		must(t, err)
-		b := sqltest.Polling{
-			Connector: stdlib.GetConnector(*config),
-			Open: func(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
-				return sqllock.New(ctx, db, sqllock.Postgres, sqllock.Library{Failure: failure}, o)
-			},
-			Connections: connections,
-		}
-		b.Test(t)
-	})
+	for what, change := range map[string]func(*sqllock.Library){"": func(*sqllock.Library) {}, ", polled for": func(l *sqllock.Library) { l.Listen = nil }} {
+		t.Run("many waiters"+what, func(t *testing.T) {
+			db := openDB(t, server)
+			config, err := configOf(t.Context(), db)
+			must(t, err)
+			library := libraryFor(config)
+			change(&library)
+			d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "many", Poll: time.Minute})
+			must(t, err)
+			sqltest.OneKept(t, db, d, connections)
+		})
+	}
 	t.Run("statements", func(t *testing.T) { statementsCount(t, server) })
 	t.Run("a role that may not create", func(t *testing.T) { mayNotCreate(t, server, admin) })
 	// Last: what all of the above has left in the log.

@@ -12,14 +12,14 @@
 // pooler notifications do not arrive, so waiters poll.
 //
 // The files that sslrootcert, sslcert and sslkey name, and .pgpass, are read again for each connection of a URL's
-// pool, and when the connection that listens is refused. While they cannot be read, because they are being
-// replaced, their last content is used.
+// pool, and for the one that listens. While they cannot be read, because they are being replaced, their last content
+// is used.
 //
 // Of several hosts the first that takes writes is used, for each connection anew:
 //
 //	postgres://user:password@a,b,c/database
 //
-// They are tried one after the other, beginning with the one that was used last. One that is silent has 2 s.
+// They are tried in their order. One that is silent has 2 s.
 //
 // When a server is demoted while connections to it stay open, the driver closes them, and connects to the new
 // primary. A server that takes no writes is refused.
@@ -68,7 +68,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, err
 	}
 	library := libraryFor(settings.last)
-	library.Listen = listener{settings.last, settings.fresh, &settings.lastHost}.listen
+	library.Listen = listener{settings.last, settings.fresh}.listen
 	leave := library.Leave
 	library.Leave = func(conn *sql.Conn) {
 		leave(conn)
@@ -98,7 +98,7 @@ func pool(u *url.URL) (*sql.DB, *settings, *sqllock.Options, error) {
 		return nil, nil, nil, err
 	}
 	s := &settings{url: u, last: config}
-	db := openPool(s)
+	db := sql.OpenDB(s)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
@@ -167,9 +167,9 @@ func checkSocket(query url.Values) error {
 }
 
 // New returns a driver over a pool of pgx's stdlib. The caller owns the pool and closes it after the driver. The
-// driver keeps one of its connections for renewals: see package sqllock. It listens on a connection of
-// its own, made as the pool's are. When the server refuses the password or the certificate of that, the driver
-// makes the pool open a connection and uses the configuration of this one. Nil options are fine.
+// driver keeps one of its connections for renewals: see package sqllock. It listens on a connection of its own, made as
+// the pool's are: when it cannot listen again as before, the driver makes the pool open a connection, and uses the
+// configuration of this one. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
 	library := libraryFor(config)

@@ -65,7 +65,7 @@ func (l listener) leave(conn *sql.Conn) {
 	h := hubs.m[keyOf(l.config)]
 	hubs.Unlock()
 	if h != nil {
-		h.doubt()
+		h.leaveServer()
 	}
 }
 

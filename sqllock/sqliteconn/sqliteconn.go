@@ -53,7 +53,7 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := Pool(dsn)
+	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,8 +86,7 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite. The caller owns the pool and closes it after the driver. The
-// driver keeps one of its connections for renewals: see package sqllock. [Pool] makes a quick pool; see [DSN] for
-// settings. Nil options are fine.
+// driver keeps one of its connections for renewals: see package sqllock. See [DSN] for settings. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending}, o)
 }
