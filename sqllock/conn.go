@@ -149,24 +149,19 @@ func (c *client) request(ctx context.Context, u urgency, f onConn) (Failure, err
 	return c.bounded(ctx, u, func(ctx, late context.Context) (bool, error) { return c.connected(ctx, late, u, f) })
 }
 
-// bounded calls once until it succeeds or there is no sense in that, within the bounds of a request. It gets the
+// bounded calls once until it succeeds or there is no sense in that, within the bounds of a request. Once gets the
 // context of the request and that of its statements: see outlast. It reports whether it had a connection.
-func (c *client) bounded(ctx context.Context, u urgency, once func(ctx, late context.Context) (bool, error)) (Failure, error) {
-	inner, cancel := context.WithTimeout(ctx, requestTimeout)
+func (c *client) bounded(outer context.Context, u urgency, once func(ctx, late context.Context) (bool, error)) (failure Failure, err error) {
+	ctx, cancel := context.WithTimeout(outer, requestTimeout)
 	defer cancel()
-	late, forget := c.outlast(inner)
+	late, forget := c.outlast(ctx)
 	defer forget()
-	failure, err := c.repeat(inner, u, func() (bool, error) { return once(inner, late) })
-	return failure, ctxerr.Of(ctx, err)
-}
-
-// repeat is bounded without the bounds.
-func (c *client) repeat(ctx context.Context, u urgency, once func() (bool, error)) (Failure, error) {
+	defer func() { err = ctxerr.Of(outer, err) }()
 	for attempt := 0; ; attempt++ {
 		if err := c.alive(ctx); err != nil {
 			return Refused, err
 		}
-		connected, err := once()
+		connected, err := once(ctx, late)
 		if err == nil {
 			return Refused, nil
 		}

@@ -41,45 +41,15 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 
 // releaseMany releases grants at names for which nobody waits, in one transaction, and returns the others.
 func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
-	names, at := byName(grants, which)
-	var left []string
-	_, err := c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) (err error) {
-		left, err = c.stepRows(ctx, conn, names, func(a *change) {
-			for _, i := range at[a.name] {
-				errs[i] = a.release(&grants[i])
-			}
-		})
-		return err
-	})
-	if err != nil {
-		for _, i := range which {
-			errs[i] = err
-		}
-		return nil
-	}
-	for _, name := range left {
-		rest = append(rest, at[name]...)
-	}
+	quick := func(context.Context, *sql.Conn) (bool, error) { return false, nil }
+	rest = c.batch(ctx, releasing, grants, which, errs, quick, (*change).release)
 	for _, i := range which {
-		if !slices.Contains(left, grants[i].Name) {
+		if !slices.Contains(rest, i) {
 			c.forget(grants[i].Owner)
 			c.bells.lower(ctx, grants[i].Owner)
 		}
 	}
 	return rest
-}
-
-// byName returns the names of some grants in their order, and the grants of each.
-func byName(grants []driver.Grant, which []int) (names []string, at map[string][]int) {
-	at = map[string][]int{}
-	for _, i := range which {
-		if at[grants[i].Name] == nil {
-			names = append(names, grants[i].Name)
-		}
-		at[grants[i].Name] = append(at[grants[i].Name], i)
-	}
-	slices.Sort(names)
-	return names, at
 }
 
 // release ends the owner's hold, or its place, and tells whether there was a hold.

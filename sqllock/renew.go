@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -38,27 +39,44 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 func (c *client) renewMany(
 	ctx context.Context, grants []driver.Grant, which []int, sent driver.Instant, errs []error,
 ) (rest []int) {
-	names, at := byName(grants, which)
-	var paired, owners []string // one pair for each grant that may be plain
+	var names, owners []string // one pair for each grant that may be plain
 	for _, i := range which {
 		if g := &grants[i]; g.Mode == driver.Exclusive && !g.HandedOver && g.Block < 2 {
-			paired, owners = append(paired, g.Name), append(owners, g.Owner)
+			names, owners = append(names, g.Name), append(owners, g.Owner)
 		}
 	}
-	var left []string
-	_, err := c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) (err error) {
-		left = nil
-		if len(paired) > 0 {
-			q, args := c.statements.list(renewText, paired, owners)
-			if n, err := c.exec(ctx, conn, &q, args...); err != nil || n == int64(len(which)) {
-				return err
-			}
+	plain := func(ctx context.Context, conn *sql.Conn) (all bool, err error) {
+		if len(names) == 0 {
+			return false, nil
 		}
-		left, err = c.stepRows(ctx, conn, names, func(a *change) {
-			for _, i := range at[a.name] {
-				errs[i] = a.renew(&grants[i], sent)
-			}
-		})
+		q, args := c.statements.list(renewText, names, owners)
+		n, err := c.exec(ctx, conn, &q, args...)
+		return n == int64(len(which)), err
+	}
+	return c.batch(ctx, renewing, grants, which, errs, plain, func(a *change, g *driver.Grant) error { return a.renew(g, sent) })
+}
+
+// batch lets f decide on some grants in one transaction over their rows, unless quick has done all. It sets the
+// grants' errors, and returns those at names at which places have to be read: nothing has happened to them.
+func (c *client) batch(
+	ctx context.Context, u urgency, grants []driver.Grant, which []int, errs []error,
+	quick func(context.Context, *sql.Conn) (bool, error), f func(*change, *driver.Grant) error,
+) (rest []int) {
+	at := map[string][]int{}
+	for _, i := range which {
+		at[grants[i].Name] = append(at[grants[i].Name], i)
+	}
+	var left []string
+	_, err := c.request(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
+		left = nil
+		done, err := quick(ctx, conn)
+		if err == nil && !done {
+			left, err = c.stepRows(ctx, conn, slices.Sorted(maps.Keys(at)), func(a *change) {
+				for _, i := range at[a.name] {
+					errs[i] = f(a, &grants[i])
+				}
+			})
+		}
 		return err
 	})
 	if err != nil {

@@ -199,19 +199,6 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 			}
 		}
 	})
-	var shared []driver.Grant
-	for i := range 300 {
-		g, err := d.Try(ctx, driver.Request{Name: fmt.Sprint("shared/", i), Owner: fmt.Sprint("reader ", i), Mode: driver.Shared, TTL: time.Minute})
-		must(t, err)
-		shared = append(shared, g)
-	}
-	costs("300 renewals of shared holds, beside two round trips of batches", 5, func() {
-		for i, r := range d.Renew(ctx, shared) {
-			if r.Err != nil {
-				t.Errorf("renewal %d of a shared hold returned %v", i, r.Err)
-			}
-		}
-	})
 }
 
 // mayNotCreate: without the tables a role without rights is told what to do; with
