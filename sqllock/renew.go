@@ -28,6 +28,8 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	for i, err := range errs {
 		if renewals[i].Err = err; err == nil {
 			renewals[i] = driver.Renewal{Since: sent, Valid: grants[i].TTL}
+		} else if driver.Gone(err) {
+			c.bells.lower(ctx, grants[i].Owner) // nobody releases it (P9)
 		}
 	}
 	return renewals
