@@ -31,64 +31,56 @@ func (d Dialect) String() string {
 	return "unknown dialect"
 }
 
-// grammar is what the dialects write differently. Queries are written as for
-// PostgreSQL, with {words} that stand for these.
+// grammar is what the dialects write differently. Queries are written as for PostgreSQL, with {words} that stand
+// for these.
 type grammar struct {
-	// now is the time in microseconds since 1970 by the server's clock, read anew at
-	// each evaluation: a statement that has waited for a row must not judge by the time
-	// at which it began.
+	// now is the time in microseconds since 1970 by the server's clock, read anew at each evaluation: a statement
+	// that has waited for a row must not judge by the time at which it began.
 	now string
 	max string // the greatest of several values
 	// ignore and orIgnore make an INSERT do nothing where the name has a row.
 	ignore, orIgnore string
 	orReplace        string // makes an INSERT change the place that the owner has
-	ifDone           string // whether the transaction's first statement has changed a row
 	primary          string // fails a statement if the server takes no writes
-	// limit begins a LIMIT with an argument. From 3.47 on SQLite compiles a statement anew at each
-	// run if an argument alone is its LIMIT: that took more than half of its time.
-	limit string
+	forUpdate        string // locks the rows that a statement reads
 }
 
-// hostTime stands for an argument: SQLite runs on the caller's host, whose clock has more
-// digits than SQLite's own.
+// hostTime stands for an argument: SQLite runs on the caller's host, whose clock has more digits than SQLite's own.
 const hostTime = "$0"
 
 var grammars = map[Dialect]grammar{
 	Postgres: {
 		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		max: "greatest", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", limit: "LIMIT",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", forUpdate: "FOR UPDATE",
 	},
 	MySQL: {
 		now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
-		orReplace: "ON DUPLICATE KEY UPDATE", ifDone: "AND @holdfast_done = 1", limit: "LIMIT",
-		primary: primaryMySQL,
+		orReplace: "ON DUPLICATE KEY UPDATE", primary: primaryMySQL, forUpdate: "FOR UPDATE",
 	},
 	SQLite: {
 		now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", limit: "LIMIT 0 +",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET",
 	},
 }
 
-// primaryMySQL adds one to the greatest number if the server is read-only: error 1690. A replica, or a
-// primary that was demoted, refuses what is written, and may not know the last holds. Also a user
-// whom it would let write must not take locks there.
+// primaryMySQL adds one to the greatest number if the server is read-only: error 1690. A replica, or a primary that
+// was demoted, refuses what is written, and may not know the last holds. Also a user whom it would let write must
+// not take locks there.
 const primaryMySQL = "AND 18446744073709551615 + (CONCAT(@@read_only) NOT IN ('0', 'OFF')) > 0"
 
-// nowMySQL is live time in MySQL. UTC_TIMESTAMP stands still during a statement.
-// SYSDATE is live, but local time: suppose summer time begins while a statement waits
-// for a row. Then SYSDATE is an hour ahead of what has passed since NOW, and a hold
-// that lasts for another half hour would seem to have ended (P1). Local clocks are
-// moved by whole quarters of an hour, in all zones, and no statement of ours takes half of
-// that. So the remainder of SYSDATE − NOW after whole quarters of an hour, within ±7.5
-// minutes, is the time that has passed. It is kept within 0 and 60 s, because the clock must
-// never be ahead. In a statement that waits for longer it is behind, and holds only last
-// longer.
+// nowMySQL is live time in MySQL. UTC_TIMESTAMP stands still during a statement. SYSDATE is live, but local time:
+// suppose summer time begins while a statement waits for a row. Then SYSDATE is an hour ahead of what has passed
+// since NOW, and a hold that lasts for another half hour would seem to have ended (P1). Local clocks are moved by
+// whole quarters of an hour, in all zones, and no statement of ours takes half of that. So the remainder of SYSDATE
+// − NOW after whole quarters of an hour, within ±7.5 minutes, is the time that has passed. It is kept within 0 and
+// 60 s, because the clock must never be ahead. In a statement that waits for longer it is behind, and holds only
+// last longer.
 const nowMySQL = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" +
 	" + LEAST(GREATEST(MOD(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 864450000000, 900000000) - 450000000, 0), 60000000))"
 
-// Now returns the expression by which the server's time is read, in microseconds since
-// 1970, anew at each evaluation. For SQLite it is "": there the host's is taken.
+// Now returns the expression by which the server's time is read, in microseconds since 1970, anew at each
+// evaluation. For SQLite it is "": there the host's is taken.
 func (d Dialect) Now() string {
 	if d == SQLite {
 		return ""
@@ -99,13 +91,13 @@ func (d Dialect) Now() string {
 // query is one statement in a dialect's own words.
 type query struct {
 	text string
-	// args says for each placeholder which argument it takes, from 1 up; 0 is the host's
-	// time. nil: the database takes them by number.
+	// args says for each placeholder which argument it takes, from 1 up; 0 is the host's time. nil: the database
+	// takes them by number.
 	args []int
 	// before stands before the arguments; nothing can be appended to it in place.
 	before []any
-	// pieces are the text between the placeholders, where the arguments are written into the text:
-	// see literal. nil: they go beside it.
+	// pieces are the text between the placeholders, where the arguments are written into the text: see literal.
+	// nil: they go beside it.
 	pieces []string
 }
 
@@ -114,7 +106,7 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{or replace}", g.orReplace, "{if done}", g.ifDone, "{limit}", g.limit, "{primary}", g.primary,
+		"{or replace}", g.orReplace, "{primary}", g.primary, "{for update}", g.forUpdate,
 		"{locks}", tables.locks, "{places}", tables.places, "{meta}", tables.meta,
 		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
@@ -130,6 +122,10 @@ func (d Dialect) query(text string, tables tables) query {
 	var pieces []string
 	for {
 		before, after, found := strings.Cut(text, "$")
+		for found && strings.HasPrefix(after, ".") { // of a path in JSON
+			more, rest, again := strings.Cut(after, "$")
+			before, after, found = before+"$"+more, rest, again
+		}
 		pieces = append(pieces, before)
 		if !found {
 			break
@@ -146,8 +142,7 @@ func (d Dialect) query(text string, tables tables) query {
 	return q
 }
 
-// bound returns the statement with its arguments, of which one without placeholders gets
-// none.
+// bound returns the statement with its arguments, of which one without placeholders gets none.
 func (q *query) bound(args ...any) Statement {
 	if q.args == nil && !strings.Contains(q.text, "$1") {
 		args = nil
@@ -195,10 +190,9 @@ func (q *query) bind(args []any) (string, []any) {
 	return q.text, bound
 }
 
-// literal returns an argument as MySQL's SQL, of ASCII letters, digits and quotes only. Text is a
-// number of hexadecimal digits there: it reads alike in all character sets that a connection can
-// have. A quoted text does not, and may end too early in GBK. Sending arguments beside the
-// statement costs one more round trip.
+// literal returns an argument as MySQL's SQL, of ASCII letters, digits and quotes only. Text is a number of
+// hexadecimal digits there: it reads alike in all character sets that a connection can have. A quoted text does
+// not, and may end too early in GBK. Sending arguments beside the statement costs one more round trip.
 func literal(arg any) string {
 	switch arg := arg.(type) {
 	case string:

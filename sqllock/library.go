@@ -7,55 +7,54 @@ import (
 	"errors"
 )
 
-// Library is what this package needs to know of the SQL driver behind a
-// *sql.DB. The packages beside this one have it ready.
+// Library is what this package needs to know of the SQL driver behind a *sql.DB. The packages beside this one have
+// it ready.
 type Library struct {
 	// Failure judges an error of a statement. Required.
 	Failure func(error) Failure
 
-	// Listen subscribes to a channel that it chooses, also on behalf of other drivers of
-	// this process, and returns when the server has confirmed. Until stop has returned it
-	// calls receive with each notification, one at a time; receive does not block.
+	// Listen subscribes to a channel that it chooses, also on behalf of other drivers of this process, and returns
+	// when the server has confirmed. Until stop has returned it calls receive with each notification, one at a
+	// time; receive does not block.
 	//
-	// Listen uses a connection of its own, not one of the pool. When that is lost, Listen
-	// subscribes until it succeeds, and then calls receive with "", because notifications may have
-	// been lost. If Listen does not succeed at once, it first calls receive with "lost " and the
-	// reason, once: the driver polls until the call with "".
+	// Listen uses a connection of its own, not one of the pool. When that is lost, Listen subscribes until it
+	// succeeds, and then calls receive with "", because notifications may have been lost. If Listen does not
+	// succeed at once, it first calls receive with "lost " and the reason, once: the driver polls until the call
+	// with "".
 	//
 	// For PostgreSQL; nil: waiters poll.
 	Listen func(ctx context.Context, receive func(payload string)) (channel string, stop func(), err error)
 
-	// Together runs statements one after the other on a connection, in one round
-	// trip, and returns the first error. nil: each is a round trip.
+	// Together runs statements one after the other on a connection, in one round trip, and returns the first error.
+	// nil: each is a round trip.
 	Together func(ctx context.Context, conn *sql.Conn, statements []Statement) error
 
-	// Before are arguments that stand before those of each statement, also for Together:
-	// they tell the SQL driver how to send it. nil: none.
+	// Before are arguments that stand before those of each statement, also for Together: they tell the SQL driver
+	// how to send it. nil: none.
 	Before []any
 
-	// Stats returns what db.Stats does of the pool that has the connections, if that is another
-	// one below db. It is the same for all drivers over db. nil: db.Stats.
+	// Stats returns what db.Stats does of the pool that has the connections, if that is another one below db. It is
+	// the same for all drivers over db. nil: db.Stats.
 	Stats func() sql.DBStats
 
-	// Demoted reports whether the server that a connection leads to takes no writes, as far as the
-	// server tells without being asked. What is read there may be old. nil: it never tells.
+	// Demoted reports whether the server that a connection leads to takes no writes, as far as the server tells
+	// without being asked. What is read there may be old. nil: it never tells.
 	Demoted func(ctx context.Context, conn *sql.Conn) bool
 
-	// Pending reports whether a connection is in a transaction, or does not commit each statement by
-	// itself. It is called after each request. nil: that cannot be.
+	// Pending reports whether a connection is in a transaction, or does not commit each statement by itself. It is
+	// called after each request. nil: that cannot be.
 	Pending func(ctx context.Context, conn *sql.Conn) bool
 
-	// Leave closes a connection to a server that takes no writes, so that no pool hands it out
-	// again. nil: as database/sql does.
+	// Leave closes a connection to a server that takes no writes, so that no pool hands it out again. nil: as
+	// database/sql does.
 	Leave func(conn *sql.Conn)
 
-	// Close is called when the driver is closed, or could not be made. nil: the
-	// pool stays open, it is the caller's.
+	// Close is called when the driver is closed, or could not be made. nil: the pool stays open, it is the
+	// caller's.
 	Close func() error
 }
 
-// Failure is what an error says of the outcome of a statement, which is a transaction of
-// its own.
+// Failure is what an error says of the outcome of a request.
 type Failure uint8
 
 // The failures.
@@ -68,8 +67,70 @@ const (
 
 // judge returns what an error says.
 func (l *Library) judge(err error) Failure {
-	if errors.Is(err, sqldriver.ErrBadConn) { // a connection of the pool that had ended before
+	if err == errChanged || errors.Is(err, sqldriver.ErrBadConn) { // a connection of the pool that had ended before
 		return Conflict
 	}
 	return l.Failure(err)
+}
+
+// Statement is a statement with its arguments, and where its results go.
+type Statement struct {
+	Text    string
+	Args    []any
+	Into    []any  // destinations of the columns of its one row; nil: its rows do not matter
+	Changed *int64 // gets the number of changed rows; nil: it does not matter. Not with Into
+	// Each is called for each row of the result, with a function that scans it. nil: its rows do not matter. Not
+	// with the other two.
+	Each func(scan func(into ...any) error) error
+	done func() // called after the last row
+}
+
+// together runs statements one after the other, in one round trip where the library can.
+func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) error {
+	ctx = c.statementContext(ctx)
+	run := c.library.Together
+	if run == nil || len(statements) == 1 {
+		run = oneByOne
+	}
+	err := run(ctx, conn, statements)
+	for i := range statements {
+		if err == nil && statements[i].done != nil {
+			statements[i].done()
+		}
+	}
+	return err
+}
+
+// oneByOne runs statements, each in a round trip.
+func oneByOne(ctx context.Context, conn *sql.Conn, statements []Statement) error {
+	for i := range statements {
+		if err := runOne(ctx, conn, &statements[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runOne(ctx context.Context, conn *sql.Conn, s *Statement) error {
+	switch {
+	case s.Each != nil:
+		rows, err := conn.QueryContext(ctx, s.Text, s.Args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := s.Each(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	case s.Into != nil:
+		return conn.QueryRowContext(ctx, s.Text, s.Args...).Scan(s.Into...)
+	}
+	result, err := conn.ExecContext(ctx, s.Text, s.Args...)
+	if err == nil && s.Changed != nil {
+		*s.Changed, err = result.RowsAffected()
+	}
+	return err
 }

@@ -1,113 +1,109 @@
 package sqllock
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"maps"
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// renewTogether renews grants that are in rows' records: shared holds, permits, blocks of
-// tokens, and holds for which somebody waits. It reads the rows of up to batchSize names in
-// one statement, and writes them in one round trip where the library can. It sets the errors
-// of the grants that it has dealt with, and returns the others: those at names that others
-// have changed meanwhile.
-func (c *client) renewTogether(
+// Renew implements driver.Driver.
+func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	sent := c.clock.Now()
+	errs := make([]error, len(grants))
+	var all, single []int
+	for i := range grants {
+		all = append(all, i)
+	}
+	for batch := range slices.Chunk(all, batchSize) {
+		single = append(single, c.renewMany(ctx, grants, batch, sent, errs)...)
+	}
+	for _, i := range single {
+		errs[i] = c.renew(ctx, &grants[i], sent)
+	}
+	renewals := make([]driver.Renewal, len(grants))
+	for i, err := range errs {
+		if renewals[i].Err = err; err == nil {
+			renewals[i] = driver.Renewal{Since: sent, Valid: grants[i].TTL}
+		} else if driver.Gone(err) {
+			c.bells.lower(ctx, grants[i].Owner) // nobody releases it (P9)
+		}
+	}
+	return renewals
+}
+
+// renewMany renews some grants. One statement renews those that are plain holds. If that are not all, a transaction
+// over all their rows renews the others, and tells which are gone. renewMany returns the grants at names where time
+// has made room while others may wait: these are handed over by a step.
+func (c *client) renewMany(
 	ctx context.Context, grants []driver.Grant, which []int, sent driver.Instant, errs []error,
 ) (rest []int) {
-	at := map[string][]int{} // grants, by name
+	var names, owners []string // one pair for each grant that may be plain
+	for _, i := range which {
+		if g := &grants[i]; g.Mode == driver.Exclusive && !g.HandedOver && g.Block < 2 {
+			names, owners = append(names, g.Name), append(owners, g.Owner)
+		}
+	}
+	plain := func(ctx context.Context, conn *sql.Conn) (all bool, err error) {
+		if len(names) == 0 {
+			return false, nil
+		}
+		q, args := c.statements.list(renewText, names, owners)
+		n, err := c.exec(ctx, conn, &q, args...)
+		return n == int64(len(which)), err
+	}
+	return c.batch(ctx, renewing, grants, which, errs, plain, func(a *change, g *driver.Grant) error { return a.renew(g, sent) })
+}
+
+// batch lets f decide on some grants in one transaction over their rows, unless quick has done all. It sets the
+// grants' errors, and returns those at names at which places have to be read: nothing has happened to them.
+func (c *client) batch(
+	ctx context.Context, u urgency, grants []driver.Grant, which []int, errs []error,
+	quick func(context.Context, *sql.Conn) (bool, error), f func(*change, *driver.Grant) error,
+) (rest []int) {
+	at := map[string][]int{}
 	for _, i := range which {
 		at[grants[i].Name] = append(at[grants[i].Name], i)
 	}
-	var names []string
-	for name := range at {
-		names = append(names, name)
-	}
-	slices.Sort(names) // rows are always locked in this order
-	size := batchSize
-	if c.library.Together == nil && c.statements.dialect != SQLite {
-		size = 16 // each is a round trip, and those that succeeded must not fail with the rest
-	}
-	for batch := range slices.Chunk(names, size) {
-		if done, err := c.renewRows(ctx, grants, batch, at, sent, errs); err == nil {
-			for _, name := range done {
-				delete(at, name)
-			}
+	var left []string
+	_, err := c.request(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
+		left = nil
+		done, err := quick(ctx, conn)
+		if err == nil && !done {
+			left, err = c.stepRows(ctx, conn, slices.Sorted(maps.Keys(at)), func(a *change) {
+				for _, i := range at[a.name] {
+					errs[i] = f(a, &grants[i])
+				}
+			})
 		}
+		return err
+	})
+	if err != nil {
+		for _, i := range which {
+			errs[i] = err
+		}
+		return nil
 	}
-	for _, name := range names {
-		rest = append(rest, at[name]...) // these are tried one by one
+	for _, name := range left {
+		rest = append(rest, at[name]...)
 	}
 	return rest
 }
 
-// renewRows renews the grants at some names, and returns the names at which it did.
-func (c *client) renewRows(
-	ctx context.Context, grants []driver.Grant, names []string, at map[string][]int, sent driver.Instant, errs []error,
-) (done []string, err error) {
-	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
-		done = nil
-		rows, err := c.readRows(ctx, conn, names)
-		if err != nil {
-			return err
-		}
-		var statements []Statement
-		var decisions []decision
-		var written []string
-		for i := range rows {
-			n := &rows[i]
-			d, err := c.decide(n.name, &n.snapshot, func(a *attempt) {
-				for _, i := range at[n.name] {
-					errs[i] = a.renew(&grants[i], sent)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			switch {
-			case d.write == nil:
-				done = append(done, n.name)
-			case len(d.write) == 1 && !d.recheck:
-				statements, decisions, written = append(statements, d.write[0]), append(decisions, d), append(written, n.name)
-			}
-		}
-		if len(statements) == 0 {
-			return nil
-		}
-		err = c.writeRows(ctx, conn, statements)
-		for i, d := range decisions {
-			if err == nil && *d.written > 0 {
-				c.afterWrite(d.attempt)
-				done = append(done, written[i])
-			}
-		}
-		return err
+// renew renews one grant by a step.
+func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant) error {
+	var answer error
+	_, err := c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
+		return c.step(ctx, conn, g.Name, look{heads: headPlaces}, func(a *change) { answer = a.renew(g, sent) })
 	})
-	return done, err
-}
-
-// writeRows runs statements that write one row each; in SQLite as one transaction, so there
-// is one commit to wait for.
-func (c *client) writeRows(ctx context.Context, conn *sql.Conn, statements []Statement) error {
-	return c.withWriterLock(ctx, func(bool) error {
-		if c.statements.dialect != SQLite {
-			return c.together(ctx, conn, statements)
-		}
-		if err := c.together(ctx, conn, bound(c.statements.begin)); err != nil {
-			return err
-		}
-		err := c.together(ctx, conn, append(statements, bound(c.statements.commit)...))
-		if err != nil {
-			c.discard(conn) // with what it has not committed
-		}
-		return err
-	})
+	return errors.Join(err, answer)
 }
 
 // renew renews a hold of the record.
-func (a *attempt) renew(g *driver.Grant, sent driver.Instant) error {
+func (a *change) renew(g *driver.Grant, sent driver.Instant) error {
 	h := a.Renew(g.Owner, sent, a.now)
 	if h == nil {
 		return a.reasonGone(g.Owner)
@@ -117,18 +113,24 @@ func (a *attempt) renew(g *driver.Grant, sent driver.Instant) error {
 	return nil
 }
 
-// readRows reads the rows of some names, in the order of the names as Go compares them.
-func (c *client) readRows(ctx context.Context, conn *sql.Conn, names []string) (rows []named, err error) {
-	q, args := c.statements.list(rowsText, names, nil)
-	err = c.scan(ctx, conn, &q, args, func(r *sql.Rows) error {
-		var n named
-		err := r.Scan(append([]any{&n.name}, n.into()...)...)
-		rows = append(rows, n)
-		return err
+// Downgrade implements driver.Downgrader.
+func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	sent := c.clock.Now()
+	var answer error
+	_, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
+		return c.step(ctx, conn, g.Name, look{heads: headPlaces}, func(a *change) {
+			h := a.Downgrade(g.Owner, sent, a.now)
+			if answer = nil; h == nil {
+				answer = a.reasonGone(g.Owner)
+				return
+			}
+			g.Token = h.Token
+			a.settle(a.now, &a.rules) // other readers may come in now
+		})
 	})
-	if err == nil {
-		err = c.readPlaces(ctx, conn, rows)
+	if err = errors.Join(err, answer); err != nil {
+		return driver.Grant{}, err
 	}
-	slices.SortFunc(rows, func(a, b named) int { return cmp.Compare(a.name, b.name) })
-	return rows, err
+	g.Mode, g.Since, g.Valid, g.Claim = driver.Shared, sent, g.TTL, false
+	return g, nil
 }

@@ -7,28 +7,28 @@ import (
 	"sync"
 )
 
-// statements are those of one dialect and prefix. As a rule each is a transaction of its
-// own that changes one row, or several that succeed or fail each on its own. So there is no
-// order in which to lock, no transaction that a stopped client could leave open, and nothing
-// depends on the level of isolation.
+// statements are those of one dialect and prefix. Rules for all of them: what changes a hold, extra or crowd, or
+// removes the place of a live waiter, has the exclusive lock of the name's row and decides by what is read under
+// it, or has a WHERE that the database judges under that lock. A new place is inserted under the shared lock of a
+// row whose crowd says its kind. Rows are locked in the order of names, and places after the row. See step.
 type statements struct {
 	dialect Dialect
 	tables  tables
 	before  []any // Library.Before
 
-	read, readCounts      query // of a name, without and with how many wait
-	insert, update        query
-	writeNew, write       query // the row and places, in PostgreSQL
-	take, release, remove query
-	used, old             query
-	join                  []query
-	confirm               query
-	over, forlorn         query // places
-	removeOver            query
-	removePlace, addPlace query // where they are no part of write
-	readMeta, writeMeta   query
-	begin, commit         []query // of a transaction in which the client reads
-	start, finish         []query // of one that is sent as a whole
+	read, readCounts        query   // of a name, without and with how many wait
+	lock                    []query // begin a transaction that has the row of a name to itself
+	begin, commit, rollback []query
+	insert, update          query // the row
+	removePlace, addPlace   query
+	take, free              query   // the short cuts
+	pass, join              []query // hand over in MySQL; take a place beside the row
+	confirm                 query
+	over, forlorn           query // places that nobody confirms: of a name, of all names
+	removeOver              query
+	used, old               query // rows
+	now, ahead              query
+	readMeta, writeMeta     query
 
 	mu    sync.Mutex
 	lists map[string]query // those over lists of names, by their text
@@ -37,84 +37,62 @@ type statements struct {
 const (
 	rowColumns = "version, token, owner, client, ttl, delay, note, taken, expires, crowd, extra"
 
-	// present are the columns of l, also where it has no row: version is 0 then.
-	present = `COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
+	// Reads the row of name $1, its first $2 places, and that of owner $3, in one snapshot: a line for each place,
+	// or one line if there are none. Version is 0 if there is no row.
+	readText = `SELECT {now}, COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
  COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''),
- COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.crowd, 0), COALESCE(l.extra, '')`
-
-	placeColumns = "owner, ticket, tokens, joined, asked, ends, request"
-
-	// Reads the row of name $1, its first $2 places, and that of owner $3, in one snapshot: a
-	// line for each place, or one line if there are none.
-	readText = "SELECT {now}, " + present + `, {counts},
- COALESCE(p.owner, ''), COALESCE(p.ticket, 0), COALESCE(p.tokens, 0), COALESCE(p.joined, 0), COALESCE(p.asked, 0), COALESCE(p.ends, 0),
- COALESCE(p.request, '')
- FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 {counting} LEFT JOIN (
- SELECT * FROM (SELECT {found} FROM {places} WHERE name = $1 ORDER BY ticket {limit} $2) h
+ COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.crowd, 0), COALESCE(l.extra, ''), {counts},
+ ` + placeOrNone + ` FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 {counting} LEFT JOIN (
+ SELECT * FROM (SELECT {found} FROM {places} WHERE name = $1 ORDER BY ticket LIMIT $2) h
  UNION ALL SELECT {found} FROM {places} WHERE name = $1 AND owner = $3) {joined}`
+	placeColumns = "owner, ticket, tokens, joined, asked, ends, request"
+	placeOrNone  = "COALESCE(p.owner, ''), COALESCE(p.ticket, 0), COALESCE(p.tokens, 0), COALESCE(p.joined, 0)," +
+		" COALESCE(p.asked, 0), COALESCE(p.ends, 0), COALESCE(p.request, '')"
 	// MariaDB makes a table on the disk of what is found there, at each statement, if a column is a BLOB. So it
 	// finds tickets, and then the places of those.
 	foundMySQL  = "ticket"
 	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket WHERE 1 = 1 {primary}"
-	// How many wait, how many before the owner, and when the first place ends that is not
-	// confirmed.
+	// How many wait, how many before the owner, and when the first place ends that is not confirmed.
 	counts   = "n.total, n.ahead, n.ends"
 	counting = `LEFT JOIN (SELECT count(*) AS total, COALESCE(sum(CASE WHEN c.ticket < m.ticket THEN 1 ELSE 0 END), 0) AS ahead,
  COALESCE(min(c.ends), 0) AS ends FROM {places} c LEFT JOIN {places} m ON m.name = $1 AND m.owner = $3 WHERE c.name = $1) n ON 1 = 1`
 
-	// Version and token are also not less than the time, so that those of a name
-	// go on where they were when its row was removed and made again (P3).
+	// Version and token are also not less than the time, so that those of a name go on where they were when its row
+	// was removed and made again (P3).
 	insertText = "INSERT {ignore} INTO {locks} (name, " + rowColumns + `)
  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) {or ignore}`
 	updateText = `UPDATE {locks} SET version = $2, token = $3, owner = $4, client = $5, ttl = $6, delay = $7, note = $8,
- taken = $9, expires = $10, crowd = $11, extra = $12 WHERE name = $1 AND version = $13`
-	// Writes the row (done), removes the places of the owners in $14 and adds those in $15,
-	// and notifies the clients in $16. PostgreSQL delivers notifications if and when the
-	// change is committed.
-	writeNewText = "WITH done AS (" + insertText + " RETURNING 1), none AS (SELECT $13::bigint)" + placesText
-	writeText    = "WITH done AS (" + updateText + " RETURNING 1)" + placesText
-	placesText   = `, gone AS (DELETE FROM {places} WHERE name = $1 AND EXISTS (SELECT 1 FROM done)
- AND owner IN (SELECT json_array_elements_text($14::json)) RETURNING 1),
- come AS (INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
- SELECT $1, a.owner, a.tokens, a.joined, a.asked, a.ends, a.request FROM done,
- json_to_recordset($15::json) AS a(owner text, tokens bigint, joined bigint, asked bigint, ends bigint, request text)
- ON CONFLICT (name, owner) DO UPDATE SET tokens = excluded.tokens, asked = excluded.asked, ends = excluded.ends RETURNING 1)
- SELECT (SELECT count(*) FROM done), (SELECT count(pg_notify(m.channel, m.payload))
- FROM done, json_to_recordset($16::json) AS m(channel text, payload text))`
-
-	// In other databases the places are written one by one, in the transaction that has
-	// written the row; in MySQL only if it has.
-	removePlaceText = "DELETE FROM {places} WHERE name = $1 AND owner = $2 {if done}"
+ taken = $9, expires = $10, crowd = $11, extra = $12 WHERE name = $1`
+	removePlaceText = "DELETE FROM {places} WHERE name = $1 AND owner = $2"
 	addPlaceText    = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
- SELECT $1, $2, $3, $4, $5, $6, $7 FROM (SELECT 1 AS one) o WHERE 1 = 1 {if done}
- {or replace} tokens = $3, asked = $5, ends = $6`
+ VALUES ($1, $2, $3, $4, $5, $6, $7) {or replace} tokens = $3, asked = $5, ends = $6`
+	notifyText = "SELECT pg_notify($1, $2)"
 
-	// Takes a place at a name for which others wait (crowd says for what kind of lock), and
-	// confirms one. Neither touches the name's row.
-	joinText = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
- SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM {locks} l WHERE l.name = $1 AND l.crowd = $7
- {or replace} tokens = $3, asked = $4, ends = {now} + $5`
-	// In MySQL an INSERT locks the rows that it reads, but this does not.
+	// Takes a place at a name for which others wait (crowd says for what kind of lock), and confirms one. A joiner
+	// waits while a step has the row, and a step while a joiner has it.
+	joinFrom     = "(SELECT 1 FROM {locks} WHERE name = $1 AND crowd = $7 FOR KEY SHARE) l"
+	joinPostgres = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
+ SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM ` + joinFrom + ` {or replace} tokens = $3, asked = $4, ends = {now} + $5`
 	forgetMySQL = "SET @holdfast_crowd = 0"
-	crowdMySQL  = "SELECT crowd INTO @holdfast_crowd FROM {locks} WHERE name = $1"
+	crowdMySQL  = "SELECT crowd INTO @holdfast_crowd FROM {locks} WHERE name = $1 LOCK IN SHARE MODE"
 	joinMySQL   = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
  SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM (SELECT 1 AS one) o WHERE @holdfast_crowd = $7
  {or replace} tokens = $3, asked = $4, ends = {now} + $5`
-	// In PostgreSQL neither waits for the disk: suppose the server crashes, and forgets a place.
-	// Then its owner, which has to ask again anyway, takes another.
+	// In PostgreSQL neither waits for the disk: if the server crashes and forgets a place, its owner, which has to
+	// ask again anyway, takes another.
 	confirmPostgres = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5" +
 		" FROM (SELECT set_config('synchronous_commit', 'off', true) AS quick) o WHERE name = $1 AND owner = $2 AND o.quick = 'off'"
 	confirmText = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5 WHERE name = $1 AND owner = $2"
 
-	// Places that nobody has confirmed: of a name, and of all names.
+	// Places that nobody has confirmed.
 	overText    = "SELECT name, owner FROM {places} WHERE name = $1 AND ends < {now} ORDER BY ends LIMIT 2"
 	removeOver  = "DELETE FROM {places} WHERE name = $1 AND owner = $2 AND ends < {now}"
-	forlornText = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends {limit} $1"
+	forlornText = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends LIMIT $1"
 
-	// Takes a plain hold on a name that nobody uses. A statement that waits for the row
-	// judges it as it is afterwards. WHERE NOT EXISTS finds a name in use before the
-	// conflict does: a conflict locks the row, and then the transaction is written to disk.
-	takeText = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
+	// Takes a plain hold on a name that nobody uses. A statement that waits for the row judges it as it is
+	// afterwards. WHERE NOT EXISTS finds a name in use before the conflict does: a conflict locks the row, and then
+	// the transaction is written to disk.
+	takePostgres = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
  SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, 0, ''
  WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
  AND (h.extra <> '' OR h.crowd <> 0 OR h.owner <> '' AND h.expires + h.delay > {now}))
@@ -127,66 +105,125 @@ const (
  WHERE name = $1 AND extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) {primary}`
 
 	// Ends such a hold. Its row keeps the token.
-	freeText = "UPDATE {locks} SET version = {max}(version + 1, {now})," +
-		" owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
-	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND extra = '' AND crowd = 0 AND expires > {now}`
+	freeColumns = "version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
+	plainHold   = "name = $1 AND owner = $2 AND extra = '' AND expires > {now}"
+	freeMySQL   = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
+	// Hands such a hold over to the first place, in one text. The row is locked before the place is read.
+	nextMySQL = "SELECT owner, tokens, ends, request INTO @holdfast_owner, @holdfast_tokens, @holdfast_ends, @holdfast_request" +
+		" FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1"
+	ttlMySQL  = "CAST(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.l') AS SIGNED)"
+	passMySQL = "UPDATE {locks} SET version = {max}(version + 1, {now}), token = {max}(token + 1, {now}), owner = @holdfast_owner, client = ''," +
+		" ttl = " + ttlMySQL + ", delay = COALESCE(CAST(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.d') AS SIGNED), 0)," +
+		" note = COALESCE(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.n')), '')," +
+		" taken = {now}, expires = {now} + LEAST(GREATEST(@holdfast_ends - {now}, $3 DIV 2), 2 * $3, " + ttlMySQL + ")" +
+		" WHERE " + plainHold + " AND crowd = 1 AND @holdfast_owner <> $2 AND @holdfast_tokens <= 1 AND @holdfast_ends >= {now}" +
+		` AND LOCATE('"m":', @holdfast_request) = 0 AND LOCATE('"i":', @holdfast_request) = 0 {primary}`
+	takenMySQL = "DELETE FROM {places} WHERE name = $1 AND owner = @holdfast_owner AND @holdfast_done = 1"
+	// Ends such a hold, or hands it over to the first place and tells that client, with the poll $3. It reports
+	// whether it has done one of the two. Its snapshot may be older than its lock: then it may see too few places,
+	// changes nothing because crowd is not 0, and a step follows. A hand-over is as record.Record's: see
+	// client.messages for the notification.
+	passPostgres = `WITH held AS MATERIALIZED (SELECT crowd FROM {locks} WHERE ` + plainHold + ` FOR UPDATE),
+ head AS MATERIALIZED (SELECT p.*, (SELECT count(*) FROM (SELECT 1 FROM {places} WHERE name = $1 LIMIT 2) b) > 1 AS more
+ FROM held, LATERAL (SELECT owner, tokens, asked, ends, request::json AS r FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1) p
+ WHERE held.crowd = 1),
+ next AS MATERIALIZED (SELECT owner, asked, more, r->>'c' AS client, (r->>'l')::bigint AS ttl, COALESCE((r->>'d')::bigint, 0) AS delay,
+ COALESCE(r->>'n', '') AS note, LEAST(GREATEST(ends - {now}, $3::bigint / 2), 2 * $3::bigint, (r->>'l')::bigint) AS claim
+ FROM head WHERE tokens <= 1 AND ends >= {now} AND owner <> $2 AND r->>'m' IS NULL AND r->>'i' IS NULL AND r->>'c' IS NOT NULL),
+ gone AS (DELETE FROM {places} d USING next WHERE d.name = $1 AND d.owner = next.owner RETURNING d.owner),
+ passed AS (UPDATE {locks} l SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}), owner = next.owner,
+ client = next.client, ttl = next.ttl, delay = next.delay, note = next.note, taken = {now}, expires = {now} + next.claim
+ FROM next, gone WHERE l.name = $1 AND gone.owner = next.owner RETURNING l.token),
+ freed AS (UPDATE {locks} SET ` + freeColumns + ` WHERE name = $1 AND EXISTS (SELECT 1 FROM held WHERE crowd = 0) RETURNING 1)
+ SELECT (SELECT count(*) FROM freed) + (SELECT count(*) FROM passed), (SELECT count(pg_notify(next.client,
+ 'h ' || passed.token || ' 1 ' || next.more || ' ' || next.claim || ' ' || next.asked || ' ' || next.owner)) FROM passed, next)`
 
-	// In PostgreSQL the two return, in the same round trip, the row that is there instead.
-	takePostgres    = "WITH done AS (" + takeText + ") SELECT COALESCE((SELECT token FROM done), 0), {now}, " + present + insteadText
-	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1)" +
-		" SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
-	insteadText = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
-
-	usedText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3" +
-		" AND (owner <> '' OR extra <> '' OR crowd <> 0) {primary} ORDER BY name {limit} $4"
-	oldText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name {limit} $3"
+	// The names in use, with their places.
+	usedText = "SELECT l.name, {now}, l.version, l.token, l.owner, l.client, l.ttl, l.delay, l.note, l.taken, l.expires, l.crowd, l.extra, " +
+		placeOrNone + " FROM (SELECT * FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3" +
+		" AND (owner <> '' OR extra <> '' OR crowd <> 0) {primary} ORDER BY name LIMIT $4) l" +
+		" LEFT JOIN {places} p ON p.name = l.name ORDER BY l.name, p.ticket"
+	// Rows that were not written for long, and whether removeListText removes such a row.
+	oldText = "SELECT name, extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) FROM {locks}" +
+		" WHERE name > $1 AND version < {now} - {forget} ORDER BY name LIMIT $2"
 	// A row that was used since the page was read has a newer version.
 	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND extra = '' AND crowd = 0" +
 		" AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
-	removeText = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
 
 	// Each owner has one name, so a list of names and one of owners make pairs.
-	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now} {primary}"
-	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
-	endText      = freeText + pairs + " AND crowd = 0"
-	plainText    = "SELECT name, owner FROM {locks}" + pairs
-	rowsText     = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary}"
-	placesOfText = "SELECT name, " + placeColumns + " FROM {places} WHERE name IN ({names}) ORDER BY ticket"
-	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names}) {primary}"
-	// How many places come before each of these, up to a bound.
+	renewText = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" +
+		" WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now} {primary}"
+	lockRowsText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary} ORDER BY name {for update}"
+	// How many places come before each of these.
 	queuedText = "SELECT p.name, p.owner, (SELECT count(*) FROM {places} q WHERE q.name = p.name AND q.ticket < p.ticket)" +
 		" FROM {places} p WHERE p.name IN ({names}) AND p.owner IN ({owners}) {primary}"
 
+	// The owner before one that waits in MySQL, that of the next lower place or the holder, and the JSON that tells
+	// the kind of its hold.
+	aheadText = `SELECT b.owner, b.kind FROM ((SELECT 0 AS place, owner, extra AS kind FROM {locks} WHERE name = $1)
+ UNION ALL (SELECT 1, q.owner, q.request FROM {places} q JOIN {places} p ON p.name = q.name AND q.ticket < p.ticket
+ WHERE p.name = $1 AND p.owner = $2 ORDER BY q.ticket DESC LIMIT 1)) b ORDER BY b.place DESC LIMIT 1`
+
+	nowText       = "SELECT {now}"
 	readMetaText  = "SELECT name, value FROM {meta}"
 	writeMetaText = "INSERT {ignore} INTO {meta} (name, value) VALUES ($1, $2) {or ignore}"
+
+	commitMySQL   = "COMMIT AND NO CHAIN NO RELEASE" // whatever completion_type says
+	rollbackMySQL = "ROLLBACK AND NO CHAIN NO RELEASE"
+	// The server ends the transaction of a client that stops. MySQL's wait_timeout is for idle connections, also
+	// those in a transaction.
+	stopPostgres = "SELECT set_config('idle_in_transaction_session_timeout', '1000', true)," +
+		" set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
+	stopMySQL     = "SET @holdfast = @@SESSION.wait_timeout, SESSION wait_timeout = 1"
+	lockMySQL     = "SELECT version INTO @holdfast_version FROM {locks} WHERE name = $1 FOR UPDATE"
+	restoreMySQL  = "SET SESSION wait_timeout = COALESCE(@holdfast, @@SESSION.wait_timeout)"
+	beginPostgres = "BEGIN ISOLATION LEVEL READ COMMITTED"
+)
+
+// The statements of a transaction. The lock is one of its own, so that what is read after it is read at a later
+// moment: PostgreSQL takes a snapshot for each statement, InnoDB with the first plain SELECT.
+var (
+	beginTexts = map[Dialect][]string{
+		Postgres: {beginPostgres, stopPostgres}, MySQL: {stopMySQL, "BEGIN"}, SQLite: {"BEGIN IMMEDIATE"},
+	}
+	lockTexts = map[Dialect][]string{
+		Postgres: {"SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE"},
+		MySQL:    {lockMySQL},
+	}
+	commitTexts   = map[Dialect][]string{Postgres: {"COMMIT"}, MySQL: {commitMySQL, restoreMySQL}, SQLite: {"COMMIT"}}
+	rollbackTexts = map[Dialect][]string{Postgres: {"ROLLBACK"}, MySQL: {rollbackMySQL, restoreMySQL}, SQLite: {"ROLLBACK"}}
+	passTexts     = map[Dialect][]string{
+		MySQL: {"SET @holdfast_owner = NULL", "BEGIN", lockMySQL, nextMySQL, passMySQL, "SET @holdfast_done = ROW_COUNT()", takenMySQL, commitMySQL},
+	}
+	joinTexts = map[Dialect][]string{
+		Postgres: {beginPostgres, stopPostgres + ", set_config('synchronous_commit', 'off', true)", joinPostgres, "COMMIT"},
+		MySQL:    {stopMySQL, forgetMySQL, "BEGIN", crowdMySQL, joinMySQL, commitMySQL, restoreMySQL},
+	}
 )
 
 func newStatements(d Dialect, prefix string, before []any) *statements {
 	s := &statements{dialect: d, tables: tablesOf(prefix), before: slices.Clip(before), lists: map[string]query{}}
-	take, release := takePostgres, releasePostgres
-	confirm := confirmText
+	take, free, confirm := takePostgres, passPostgres, confirmPostgres
 	found, joined := placeColumns, "p ON 1 = 1"
 	switch d {
-	case Postgres:
-		confirm = confirmPostgres
 	case MySQL:
-		take, release = takeMySQL, releaseText
+		take, free, confirm = takeMySQL, freeMySQL, confirmText
 		found, joined = foundMySQL, joinedMySQL
+	case SQLite:
+		take, free, confirm = "", "", confirmText
 	}
 	read := strings.NewReplacer("{found}", found, "{joined}", joined).Replace(readText)
 	for q, text := range map[*query]string{
 		&s.read:       strings.NewReplacer("{counts}", "0, 0, 0", "{counting}", "").Replace(read),
 		&s.readCounts: strings.NewReplacer("{counts}", counts, "{counting}", counting).Replace(read),
-		&s.insert:     insertText, &s.update: updateText, &s.writeNew: writeNewText, &s.write: writeText,
-		&s.removePlace: removePlaceText, &s.addPlace: addPlaceText,
-		&s.confirm: confirm, &s.over: overText, &s.removeOver: removeOver, &s.forlorn: forlornText,
-		&s.take: take, &s.release: release, &s.remove: removeText, &s.used: usedText, &s.old: oldText,
-		&s.readMeta: readMetaText, &s.writeMeta: writeMetaText,
+		&s.insert:     insertText, &s.update: updateText, &s.removePlace: removePlaceText, &s.addPlace: addPlaceText,
+		&s.take: take, &s.free: free, &s.confirm: confirm, &s.over: overText, &s.removeOver: removeOver, &s.forlorn: forlornText,
+		&s.now: nowText, &s.ahead: aheadText, &s.used: usedText, &s.old: oldText, &s.readMeta: readMetaText, &s.writeMeta: writeMetaText,
 	} {
 		*q = s.query(text)
 	}
 	for texts, into := range map[*map[Dialect][]string]*[]query{
-		&beginTexts: &s.begin, &commitTexts: &s.commit, &startTexts: &s.start, &finishTexts: &s.finish, &joinTexts: &s.join,
+		&beginTexts: &s.begin, &lockTexts: &s.lock, &commitTexts: &s.commit, &rollbackTexts: &s.rollback, &joinTexts: &s.join, &passTexts: &s.pass,
 	} {
 		for _, text := range (*texts)[d] {
 			*into = append(*into, s.query(text))
@@ -202,9 +239,8 @@ func (s *statements) query(text string) query {
 	return q
 }
 
-// list returns a statement over lists of names and owners, and its arguments. The
-// lists are filled up to a power of two with their last items, so there are few different
-// statements.
+// list returns a statement over lists of names and owners, and its arguments. The lists are filled up to a power of
+// two with their last items, so there are few different statements.
 func (s *statements) list(text string, names, owners []string) (query, []any) {
 	size := 1
 	for size < len(names) {

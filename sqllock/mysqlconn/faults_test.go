@@ -3,7 +3,9 @@
 package mysqlconn
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -66,21 +68,37 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})
-	t.Run("a client stands still", func(t *testing.T) {
+	stalled := func(t *testing.T, prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
 		db, stall := openDB(t, server, "?interpolateParams=true&multiStatements=true"), sqltest.NewStall()
 		library := libraryFor(t.Context(), db)
 		library.Together = stall.Together(library.Together)
-		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: "stall"})
+		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: prefix})
 		must(t, err)
-		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: "stall"})
+		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: prefix})
 		must(t, err)
+		return stall, stalls, other
+	}
+	t.Run("a client stands still", func(t *testing.T) {
+		stall, stalls, other := stalled(t, "stall")
 		stall.Test(t, stalls, other)
+	})
+	t.Run("a late place", func(t *testing.T) {
+		stall, stalls, other := stalled(t, "late")
+		stall.Late(t, stalls, other)
 	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.ManyAtOnce(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
-	t.Run("polling", func(t *testing.T) { polling(t, server, admin) })
-	t.Run("a late place", func(t *testing.T) { latePlace(t, server, admin) })
+	t.Run("many waiters", func(t *testing.T) {
+		db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
+		d, err := New(t.Context(), db, &sqllock.Options{Prefix: "many", Poll: time.Minute})
+		must(t, err)
+		sqltest.OneKept(t, db, d, func() (n int) {
+			must(t, admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'").Scan(&n))
+			return n - admin.Stats().OpenConnections
+		})
+	})
+	t.Run("bells", func(t *testing.T) { bells(t, server) })
 	t.Run("the clock is live", func(t *testing.T) { clockIsLive(t, admin) })
 	t.Run("a session without autocommit", func(t *testing.T) {
 		d, err := New(t.Context(), openDB(t, server, "?autocommit=0"), nil)
@@ -96,37 +114,60 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	}
 }
 
-// latePlace: in a deadlock InnoDB ends the transaction that has changed fewer rows.
-func latePlace(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
-	l := sqltest.LatePlace{
-		Open: func(t *testing.T, prefix string, poll time.Duration) driver.Driver {
-			db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
-			d, err := New(t.Context(), db, &sqllock.Options{Prefix: prefix, Poll: poll})
-			must(t, err)
-			t.Cleanup(func() { d.Close() })
-			return d
-		},
-		Admin: admin, Kill: "KILL {id}", Writes: "DELETE",
-		Waits: "SELECT trx_mysql_thread_id, trx_query FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+// bells: a waiter hears that the owner before it has released the name, though its client cannot poll (P7).
+func bells(t *testing.T, server *testserver.MySQL) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	open := func(before func(any, string) error) driver.Driver {
+		config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test?interpolateParams=true&multiStatements=true")
+		must(t, err)
+		connector, err := mysql.NewConnector(config)
+		must(t, err)
+		db := (&sqltest.Hook{Connector: connector, Before: before}).Open(t)
+		d, err := New(ctx, db, &sqllock.Options{Prefix: "bells", Poll: time.Minute})
+		must(t, err)
+		t.Cleanup(func() { d.Close() })
+		return d
 	}
-	l.Fails = map[string]sqltest.LateFailure{"killed": sqltest.Killed, "deadlock": sqltest.Deadlocked}
-	l.Test(t)
-}
-
-func polling(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
-	config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test?interpolateParams=true&multiStatements=true")
-	must(t, err)
-	config.Logger = &mysql.NopLogger{} // which would tell of each connection that is ended
-	connector, err := mysql.NewConnector(config)
-	must(t, err)
-	b := sqltest.Polling{
-		Connector: connector, Open: New,
-		Connections: func() (n int) {
-			must(t, admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'").Scan(&n))
-			return n - admin.Stats().OpenConnections
-		},
+	first, second, third := open(nil), open(nil), open(func(_ any, text string) error {
+		if strings.HasPrefix(text, "SELECT p.name, p.owner, (SELECT count(*) FROM ") {
+			return errors.New("the test refuses polls")
+		}
+		return nil
+	})
+	request := func(owner string) driver.Request {
+		return driver.Request{Name: "bells", Owner: owner, TTL: time.Hour}
 	}
-	b.Test(t)
+	held, err := first.Try(ctx, request("a"))
+	must(t, err)
+	granted := map[string]chan driver.Grant{"b": make(chan driver.Grant, 1), "c": make(chan driver.Grant, 1)}
+	for owner, d := range map[string]driver.Driver{"b": second, "c": third} {
+		if _, err := d.Try(ctx, request(owner)); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Try on a held name returned %v", err)
+		}
+	}
+	for i, d := range []driver.Driver{second, third} {
+		owner := string(rune('b' + i))
+		if _, err := d.(driver.Queuer).Enqueue(ctx, request(owner)); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Enqueue on a held name returned %v", err)
+		}
+		go func() {
+			g, err := d.(driver.Queuer).Wait(ctx, request(owner))
+			if err != nil {
+				t.Errorf("P7: %s: %v", owner, err)
+			}
+			granted[owner] <- g
+		}()
+	}
+	for i, d := range []driver.Driver{first, second} {
+		must(t, d.Release(ctx, []driver.Grant{held})[0])
+		next := <-granted[string(rune('b'+i))]
+		if next.Token <= held.Token || !next.Claim {
+			t.Fatalf("P3: granted %+v after token %d", next, held.Token)
+		}
+		held = next
+	}
+	must(t, third.Release(ctx, []driver.Grant{held})[0])
 }
 
 // clockIsLive: a statement that waits judges by the time at which it goes on.

@@ -1,12 +1,11 @@
-// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL 8,
-// through the client library go-sql-driver/mysql, and registers the URL schemes mysql and
-// mariadb, which mean the same:
+// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL 8, through the client library
+// go-sql-driver/mysql, and registers the URL schemes mysql and mariadb, which mean the same:
 //
 //	mysql://user:password@host:3306/database?tls=true
 //	mysql://user:password@/database?socket=/run/mysqld/mysqld.sock
 //
-// The parameter hf.tables is what the tables' names begin with: see
-// sqllock.Options. All others are those of the client library's DSN.
+// The parameter hf.tables is what the tables' names begin with: see sqllock.Options. All others are those of the
+// client library's DSN.
 package mysqlconn
 
 import (
@@ -53,15 +52,14 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
 }
 
-// closing returns a function that closes the pool. An error of that would only say that a
-// connection, which broke while nobody used it, could not end its session in order.
+// closing returns a function that closes the pool. An error of that would only say that a connection, which broke
+// while nobody used it, could not end its session in order.
 func closing(db *sql.DB) func() error {
 	return func() error { db.Close(); return nil }
 }
 
-// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables'
-// names, for programs that read the database beside the driver. It makes no contact. The
-// caller closes the pool.
+// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
+// read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, o, err := pool(u)
 	if err != nil {
@@ -145,8 +143,8 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 // socketURL is what a URL of a unix socket looks like.
 const socketURL = "mysql://user:password@/database?socket=/run/mysqld/mysqld.sock"
 
-// socketOf takes a unix socket out of a URL's parameters; "": there is none. It returns an error for the
-// forms of other programs, which would otherwise lead to a server on this host's port 3306, or nowhere.
+// socketOf takes a unix socket out of a URL's parameters; "": there is none. It returns an error for the forms of
+// other programs, which would otherwise lead to a server on this host's port 3306, or nowhere.
 func socketOf(u *url.URL, query url.Values) (path string, err error) {
 	for _, other := range []string{"unix_socket", "unixSocket", "unixsocket", "unix", "host"} {
 		if query.Has(other) {
@@ -167,10 +165,9 @@ func socketOf(u *url.URL, query url.Values) (path string, err error) {
 	return path, nil
 }
 
-// New returns a driver over a pool of go-sql-driver/mysql. The caller owns the pool and
-// closes it after the driver. The driver keeps one of its connections in reserve for
-// renewals: see package sqllock. Set multiStatements, or a transaction at a contended name takes
-// several round trips. Nil options are fine.
+// New returns a driver over a pool of go-sql-driver/mysql. The caller owns the pool and closes it after the driver.
+// The driver keeps one of its connections for renewals: see package sqllock. Set multiStatements, or a
+// transaction at a contended name takes several round trips. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
 }

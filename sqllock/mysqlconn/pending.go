@@ -12,10 +12,10 @@ const (
 	statusAutocommit    = 1 << 1
 )
 
-// pending implements Pending of sqllock.Library. The server tells the client library, which tells
-// nobody: its connection keeps the last status in an unexported field. Where there is no such field,
-// because another version renames it or the pool wraps connections, the server is asked: in a
-// transaction it refuses this statement, which otherwise has no effect but on the next one.
+// pending implements Pending of sqllock.Library. The server tells the client library, which tells nobody: its
+// connection keeps the last status in an unexported field. Where there is no such field, because another version
+// renames it or the pool wraps connections, the server is asked: in a transaction it refuses this statement, which
+// otherwise has no effect but on the next one.
 func pending(ctx context.Context, conn *sql.Conn) (is bool) {
 	known := false
 	if conn.Raw(func(c any) error {

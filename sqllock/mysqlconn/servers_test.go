@@ -58,7 +58,10 @@ func killAll(t *testing.T, admin *sql.DB) int {
 	}
 	rows.Close()
 	for _, id := range ids {
-		admin.ExecContext(t.Context(), "KILL ?", id) // fails if it has ended
+		for there := 1; there > 0; { // MySQL takes a moment
+			admin.ExecContext(t.Context(), "KILL ?", id) // fails if it has ended
+			must(t, admin.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", id).Scan(&there))
+		}
 	}
 	return len(ids)
 }

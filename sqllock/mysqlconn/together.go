@@ -8,8 +8,8 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// together implements Together of sqllock.Library: it sends the statements as one text. The
-// pool needs multiStatements for that. Package sqllock writes arguments into the texts itself.
+// together implements Together of sqllock.Library: it sends the statements as one text. The pool needs
+// multiStatements for that. Package sqllock writes arguments into the texts itself.
 func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 	var texts []string
 	var results []func(scan func(...any) error) error // of statements that have one, for each row

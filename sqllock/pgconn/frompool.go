@@ -16,14 +16,13 @@ import (
 
 // FromPool returns a driver over a pool of pgx. Nil options are fine.
 //
-// The drivers over a pool keep one of its connections in reserve for renewals, from the first
-// request for a lock on until the last of these drivers is closed: see package sqllock. They
-// listen on one more connection, which is not the pool's but made as the pool's are. So MaxConns
-// is to be 2 or more. A pool of one connection has none to spare: there renewals wait for the
-// request that is under way and for the application, and a warning is logged.
+// The drivers over a pool keep one of its connections for renewals, from the first request for a lock on
+// until the last of these drivers is closed: see package sqllock. They listen on one more connection, which is not
+// the pool's but made as the pool's are. So MaxConns is to be 2 or more. A pool of one connection has none to
+// spare: there renewals wait for the request that is under way and for the application, and a warning is logged.
 //
-// The caller owns the pool and closes it after the driver: Close of a pgxpool.Pool waits until
-// all connections are given back, and the driver gives the reserved one back when it is closed.
+// The caller owns the pool and closes it after the driver: Close of a pgxpool.Pool waits until all connections are
+// given back, and the driver gives that of renewals back when it is closed.
 func FromPool(ctx context.Context, pool *pgxpool.Pool, o *sqllock.Options) (driver.Driver, error) {
 	fresh := func(ctx context.Context) (*pgx.ConnConfig, error) { return nextConfigOf(ctx, pool) }
 	config, err := fresh(ctx)
@@ -61,7 +60,7 @@ func statsOf(pool *pgxpool.Pool) sql.DBStats {
 }
 
 // overPool is a *sql.DB over a pool of pgx, which all drivers over the pool share: so there is one
-// reserved connection.
+// connection.
 type overPool struct {
 	db    *sql.DB
 	users int

@@ -1,21 +1,21 @@
 package pgconn
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// All drivers of a process that connect in the same way share a hub: one connection that
-// listens, on one channel. It exists while it has subscribers.
+// All drivers of a process that connect in the same way share a hub: one connection that listens, on one channel.
+// It exists while it has subscribers.
 
 // hubs are those of this process, by their configuration: see keyOf.
 var hubs = struct {
@@ -26,7 +26,6 @@ var hubs = struct {
 // hub is one connection that listens.
 type hub struct {
 	config  *pgx.ConnConfig
-	last    *atomic.Int32 // of several hosts the one that was used last
 	channel string
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
@@ -35,32 +34,27 @@ type hub struct {
 	subscribers map[*subscriber]bool
 	up          chan struct{} // closed while it listens
 	err         error         // of the last attempt to
-	doubted     bool          // ask the server before waiting for the next notification
-	stopWaiting func()        // for it
-	sure        chan struct{} // closed when it listens at a server that takes writes; nil: nobody waits
+	leave       func()        // the server at which it listens; nil: it does not
 }
 
 // subscriber is one driver.
 type subscriber struct {
 	receive func(payload string)
-	// fresh returns the configuration by which the driver's pool would connect now.
-	// nil: as before.
+	// fresh returns the configuration by which the driver's pool would connect now. nil: as before.
 	fresh func(context.Context) (*pgx.ConnConfig, error)
 }
 
 const (
-	// firstPause is the pause before another attempt to listen; it doubles up to
-	// the longest.
+	// firstPause is the pause before another attempt to listen; it doubles up to the longest.
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
-	// quietFor is how long no notification may come before the hub asks whether the
-	// server is still there, and takes writes.
+	// quietFor is how long no notification may come before the hub asks whether the server is still there, and
+	// takes writes.
 	quietFor = 20 * time.Second
 )
 
-// keyOf returns a text that differs between configurations which may lead to different
-// servers or users. A password that an option of the pool sets for each connection is no
-// part of it.
+// keyOf returns a text that differs between configurations which may lead to different servers or users. A password
+// that an option of the pool sets for each connection is no part of it.
 func keyOf(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%q", []any{c.ConnString(), c.Host, c.Port, c.User, c.Database})
 }
@@ -69,20 +63,19 @@ func keyOf(c *pgx.ConnConfig) string {
 type listener struct {
 	config *pgx.ConnConfig
 	fresh  func(context.Context) (*pgx.ConnConfig, error) // see subscriber
-	last   *atomic.Int32                                  // of several hosts the one that was used last; nil: not known
 }
 
 func (l listener) listen(ctx context.Context, receive func(string)) (string, func(), error) {
 	key, me := keyOf(l.config), &subscriber{receive, l.fresh}
 	hubs.Lock()
-	h, known := hubs.m[key]
-	if !known {
-		h = newHub(l.config, cmp.Or(l.last, new(atomic.Int32)))
+	h := hubs.m[key]
+	if h == nil {
+		h = newHub(l.config)
 		hubs.m[key] = h
 	}
 	h.mu.Lock()
 	h.subscribers[me] = true
-	var up <-chan struct{} = h.up
+	up := h.up
 	h.mu.Unlock()
 	hubs.Unlock()
 	leave := func() {
@@ -100,10 +93,6 @@ func (l listener) listen(ctx context.Context, receive func(string)) (string, fun
 			h.done.Wait()
 		}
 	}
-	if known {
-		// The server at which it listens may have been demoted while all other drivers were idle.
-		up = h.doubt()
-	}
 	if err := h.await(ctx, up); err != nil {
 		leave()
 		return "", nil, err
@@ -112,18 +101,18 @@ func (l listener) listen(ctx context.Context, receive func(string)) (string, fun
 }
 
 // newHub returns a hub that starts listening.
-func newHub(config *pgx.ConnConfig, last *atomic.Int32) *hub {
+func newHub(config *pgx.ConnConfig) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
-		config: forListening(config), last: last, channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
+		config: forListening(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
 		subscribers: map[*subscriber]bool{}, up: make(chan struct{}),
 	}
 	h.done.Go(func() { h.run(ctx) })
 	return h
 }
 
-// forListening returns a configuration of a pool's connection for one that listens, at a server
-// that takes writes. The pool's own OnNotification would keep ours.
+// forListening returns a configuration of a pool's connection for one that listens, at a server that takes writes.
+// The pool's own OnNotification would keep ours.
 func forListening(config *pgx.ConnConfig) *pgx.ConnConfig {
 	config = config.Copy()
 	config.OnNotification = nil
@@ -150,21 +139,22 @@ func (h *hub) await(ctx context.Context, up <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// run listens until the context ends. When the connection is lost it listens again, and tells
-// subscribers that notifications may have been lost. If the first attempt fails it tells them
-// that none arrive.
+// run listens until the context ends. When the connection is lost it listens again, and tells subscribers that
+// notifications may have been lost. If the first attempt fails it tells them that none arrive.
 func (h *hub) run(ctx context.Context) {
 	listened := false // and subscribers have not been told that it does not any more
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		conn, err := h.subscribe(ctx)
 		if err == nil {
 			pause = firstPause
+			staying, leave := context.WithCancel(ctx)
 			h.mu.Lock()
 			close(h.up)
-			h.beSureLocked()
+			h.leave = leave
 			h.mu.Unlock()
 			h.publish("")
-			h.forward(ctx, conn)
+			h.forward(staying, conn)
+			leave()
 			closeConn(conn)
 			listened = true
 		} else if listened && ctx.Err() == nil {
@@ -207,15 +197,14 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case
-// otherwise.
+// listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case otherwise.
 func (h *hub) listenOn(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize())
 	return err
 }
 
-// isGood reports whether the server is still there, and takes writes. It listens again, so that operators
-// see in pg_stat_activity what the connection is for.
+// isGood reports whether the server is still there, and takes writes. It listens again, so that operators see in
+// pg_stat_activity what the connection is for.
 func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
 	if !takesWrites(ctx, conn) {
 		return false
@@ -225,30 +214,23 @@ func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
 	return h.listenOn(ctx, conn) == nil
 }
 
-// connect connects as before. If the server refuses that, because the password or certificate was replaced
-// since, connect connects as the pool of one of the drivers does now.
+// connect connects as before or, if that fails, as the pool of one of the drivers does now: the password or certificate
+// may have been replaced since.
 func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := connectTo(ctx, h.config, h.last, pgx.ConnectConfig, closeConn)
-	if err == nil || !refusesUs(err) {
-		return conn, err
+	conn, err := pgx.ConnectConfig(ctx, h.config)
+	if err == nil {
+		return conn, nil
 	}
 	h.mu.Lock()
-	var all []func(context.Context) (*pgx.ConnConfig, error)
-	for l := range h.subscribers {
-		if l.fresh != nil {
-			all = append(all, l.fresh)
-		}
-	}
+	all := slices.Collect(maps.Keys(h.subscribers))
 	h.mu.Unlock()
-	for _, fresh := range all {
-		config, trouble := fresh(ctx)
-		if trouble != nil {
-			continue // the pool's own statements report it
+	for _, l := range all {
+		if l.fresh == nil {
+			continue
 		}
-		config = forListening(config)
-		if conn, trouble := connectTo(ctx, config, h.last, pgx.ConnectConfig, closeConn); trouble == nil {
-			h.config = config
-			return conn, nil
+		if config, trouble := l.fresh(ctx); trouble == nil { // else the pool's own statements report it
+			h.config = forListening(config)
+			return pgx.ConnectConfig(ctx, h.config)
 		}
 	}
 	return nil, err
@@ -261,61 +243,27 @@ func closeConn(conn *pgx.Conn) {
 	conn.Close(ctx)
 }
 
-// forward passes notifications on until the connection or ctx ends. Notifications that come with the
-// answer to another question are the next that WaitForNotification returns, even if its context has
-// ended. So a doubt stays until the server is asked.
+// forward passes notifications on until the connection or ctx ends, or its server takes no writes any more.
 func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
-	for ctx.Err() == nil {
+	for {
 		wait, cancel := context.WithTimeout(ctx, quietFor)
-		h.mu.Lock()
-		if h.stopWaiting = cancel; h.doubted {
-			cancel()
-		}
-		h.mu.Unlock()
 		n, err := conn.WaitForNotification(wait)
 		silent := wait.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
 			h.publish(n.Payload)
-			continue
-		case ctx.Err() != nil || !silent:
+		case ctx.Err() != nil || !silent || !h.isGood(ctx, conn):
 			return
 		}
-		h.mu.Lock()
-		sure := h.sure
-		h.doubted = false
-		h.mu.Unlock()
-		if !h.isGood(ctx, conn) {
-			return
-		}
-		h.mu.Lock()
-		if h.sure == sure { // else somebody has doubted it meanwhile
-			h.beSureLocked()
-		}
-		h.mu.Unlock()
 	}
 }
 
-// doubt makes the hub ask whether the server at which it listens takes writes, and listen elsewhere
-// if it does not. It returns a channel that is closed when the hub listens at one that does.
-func (h *hub) doubt() (sure <-chan struct{}) {
+// leaveServer makes the hub listen anew: a server to which the drivers' connections lead takes no writes any more.
+func (h *hub) leaveServer() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.doubted = true
-	if h.sure == nil {
-		h.sure = make(chan struct{})
-	}
-	if h.stopWaiting != nil {
-		h.stopWaiting()
-	}
-	return h.sure
-}
-
-// beSureLocked tells those who have doubted that the hub listens at a server that takes writes.
-func (h *hub) beSureLocked() {
-	if h.sure != nil {
-		close(h.sure)
-		h.sure = nil
+	if h.leave != nil {
+		h.leave()
 	}
 }

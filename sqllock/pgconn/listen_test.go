@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,41 +88,6 @@ func TestListenerLost(t *testing.T) {
 	exec(t, p.admin, "ALTER ROLE one LOGIN")
 	p.log.await(t, "arrive again")
 	handOver(t, []*holdfast.Client{a, b})
-}
-
-// TestDoubtedListener: drivers come while notifications arrive all the time, as for a crowd. Each makes
-// the hub ask its server whether that takes writes, and must not wait for the answer to a question
-// that the hub has forgotten over the notifications that came with the one before.
-func TestDoubtedListener(t *testing.T) {
-	server := testserver.StartPostgres(t)
-	db := openDB(t, server)
-	config, err := configOf(t.Context(), db)
-	must(t, err)
-	listening := func() (channel string, stop func()) {
-		t.Helper()
-		channel, stop, err := libraryFor(config).Listen(t.Context(), func(string) {})
-		if err != nil {
-			t.Fatalf("a driver that comes among notifications does not get any: %v", err)
-		}
-		return channel, stop
-	}
-	channel, stop := listening()
-	defer stop()
-	ctx, enough := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer enough()
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			if _, err := db.Exec("SELECT pg_notify($1, '')", channel); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	for range 200 {
-		_, stop := listening()
-		stop()
-	}
 }
 
 // TestListenerOfNobody: New leaves no connection that listens if its context ends when the

@@ -62,6 +62,10 @@ func TestParseRefuses(t *testing.T) {
 	for raw, says := range map[string]string{
 		"postgres://u:s3cret@h/app?hf.table=x":                             `"hf.table"`,
 		"postgres:app":                                                     "malformed",
+		"postgres://u:s3cret@/app?socket=/run/postgresql":                  "?host=/run/postgresql",
+		"postgres://u:s3cret@/app?unix_socket=/run/postgresql":             "?host=/run/postgresql",
+		"postgres://u:s3cret@/app?host=run/postgresql":                     "?host=/run/postgresql",
+		"postgres://u:s3cret@/app?host=/run/postgresql/.s.PGSQL.5432":      "?host=/run/postgresql",
 		"postgres://u:s3cret@h/app?sslmode=perhaps":                        "does not understand",
 		"postgres://u:s3cret@a,b/app?target_session_attrs=any":             "read-write is right",
 		"postgres://u:s3cret@a,b/app?target_session_attrs=standby":         "read-write is right",

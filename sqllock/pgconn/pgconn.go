@@ -1,33 +1,31 @@
-// Package pgconn lets package sqllock keep locks in PostgreSQL through the client
-// library pgx, and registers the URL schemes postgres and postgresql:
+// Package pgconn lets package sqllock keep locks in PostgreSQL through the client library pgx, and registers the
+// URL schemes postgres and postgresql:
 //
 //	postgres://user:password@host:5432/database?sslmode=require
 //	postgres://user:password@/database?host=/run/postgresql
 //
-// The second one is for a unix socket in that directory. The parameter hf.tables is what the tables' names begin with: see
-// sqllock.Options. All others are pgx's.
+// The second one is for a unix socket in that directory. The parameter hf.tables is what the tables' names begin
+// with: see sqllock.Options. All others are pgx's.
 //
-// Behind a pooler such as pgbouncer the driver prepares no statements, because a pooler
-// that gives each transaction another connection may not know them there. It detects a
-// pooler by itself, when it is opened. Through such a pooler notifications do not
-// arrive, so waiters poll.
+// Behind a pooler such as pgbouncer the driver prepares no statements, because a pooler that gives each transaction
+// another connection may not know them there. It detects a pooler by itself, when it is opened. Through such a
+// pooler notifications do not arrive, so waiters poll.
 //
-// The files that sslrootcert, sslcert and sslkey name, and .pgpass, are read again for each
-// connection of a URL's pool, and when the connection that listens is refused. While they
-// cannot be read, because they are being replaced, their last content is used.
+// The files that sslrootcert, sslcert and sslkey name, and .pgpass, are read again for each connection of a URL's
+// pool, and for the one that listens. While they cannot be read, because they are being replaced, their last content
+// is used.
 //
 // Of several hosts the first that takes writes is used, for each connection anew:
 //
 //	postgres://user:password@a,b,c/database
 //
-// They are tried one after the other, the next one when the one before has failed or not answered for a
-// quarter of a second, so hosts that are silent do not hold up the rest.
+// They are tried in their order. One that is silent has 2 s.
 //
-// When a server is demoted while connections to it stay open, the driver closes them, and connects
-// to the new primary. A server that takes no writes is refused.
+// When a server is demoted while connections to it stay open, the driver closes them, and connects to the new
+// primary. A server that takes no writes is refused.
 //
-// The drivers of a process that connect in the same way share one connection besides their
-// pools, on which they listen.
+// The drivers of a process that connect in the same way share one connection besides their pools, on which they
+// listen.
 package pgconn
 
 import (
@@ -70,7 +68,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, err
 	}
 	library := libraryFor(settings.last)
-	library.Listen = listener{settings.last, settings.fresh, &settings.lastHost}.listen
+	library.Listen = listener{settings.last, settings.fresh}.listen
 	leave := library.Leave
 	library.Leave = func(conn *sql.Conn) {
 		leave(conn)
@@ -84,9 +82,8 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
-// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables'
-// names, for programs that read the database beside the driver. It makes no contact. The
-// caller closes the pool.
+// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
+// read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, _, o, err := pool(u)
 	if err != nil {
@@ -101,7 +98,7 @@ func pool(u *url.URL) (*sql.DB, *settings, *sqllock.Options, error) {
 		return nil, nil, nil, err
 	}
 	s := &settings{url: u, last: config}
-	db := openPool(s)
+	db := sql.OpenDB(s)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
@@ -152,8 +149,8 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
-// checkSocket refuses forms of other programs for a unix socket, which would otherwise lead to a server
-// on this host's port 5432, or nowhere.
+// checkSocket refuses forms of other programs for a unix socket, which would otherwise lead to a server on this
+// host's port 5432, or nowhere.
 func checkSocket(query url.Values) error {
 	const form = "the URL of a socket names its directory: postgres://user:password@/database?host=/run/postgresql"
 	for _, other := range []string{"socket", "unix_socket", "unixSocket", "unixsocket", "unix"} {
@@ -169,11 +166,10 @@ func checkSocket(query url.Values) error {
 	return nil
 }
 
-// New returns a driver over a pool of pgx's stdlib. The caller owns the pool and closes it
-// after the driver. The driver keeps one of its connections in reserve for renewals: see
-// package sqllock. It listens on a connection of its own, made as the pool's are. When the
-// server refuses the password or the certificate of that, the driver makes the pool open a
-// connection and uses the configuration of this one. Nil options are fine.
+// New returns a driver over a pool of pgx's stdlib. The caller owns the pool and closes it after the driver. The
+// driver keeps one of its connections for renewals: see package sqllock. It listens on a connection of its own, made as
+// the pool's are: when it cannot listen again as before, the driver makes the pool open a connection, and uses the
+// configuration of this one. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
 	library := libraryFor(config)
@@ -197,9 +193,9 @@ func configOf(ctx context.Context, db *sql.DB) (*pgx.ConnConfig, error) {
 	return configOfConn(conn)
 }
 
-// freshConfigOf returns the configuration of a new connection, including changes by options
-// such as stdlib.OptionBeforeConnect. It borrows all idle connections, so the next one is
-// new, as long as that makes nobody wait.
+// freshConfigOf returns the configuration of a new connection, including changes by options such as
+// stdlib.OptionBeforeConnect. It borrows all idle connections, so the next one is new, as long as that makes nobody
+// wait.
 func freshConfigOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
 	for range db.Stats().Idle + 1 {
 		if s := db.Stats(); s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
@@ -253,7 +249,7 @@ func failure(err error) sqllock.Failure {
 	switch e.Code {
 	case "25006": // read-only transaction: a standby, or a server that was demoted
 		return sqllock.Demoted
-	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
+	case "40001", "40P01", "55P03", "25P03": // serialization failure, deadlock, lock not available; we stood still in a transaction
 		return sqllock.Conflict
 	case "40003", "57P01", "57P02", "57P05": // completion unknown, the end of the connection
 		return sqllock.Unknown

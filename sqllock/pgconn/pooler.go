@@ -10,10 +10,10 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// behindPooler makes a library prepare no statements if there is a pooler between the pool
-// and the server. Where the pooler gives each transaction another connection, a statement that pgx
-// has prepared is unknown on the next one, or its name is taken there, and nearly all requests fail. A pooler
-// shows by the process number that it tells the client: another process of the server carries out the statements.
+// behindPooler makes a library prepare no statements if there is a pooler between the pool and the server. Where
+// the pooler gives each transaction another connection, a statement that pgx has prepared is unknown on the next
+// one, or its name is taken there, and nearly all requests fail. A pooler shows by the process number that it tells
+// the client: another process of the server carries out the statements.
 func behindPooler(ctx context.Context, db *sql.DB, library *sqllock.Library) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // attributes is pgx's parameter that says which of several servers to use.
 const attributes = "target_session_attrs"
 
-// aimAtPrimary makes a URL's connections lead to servers that take writes, if it has several hosts.
-// It refuses what would lead elsewhere.
+// aimAtPrimary makes a URL's connections lead to servers that take writes, if it has several hosts. It refuses what
+// would lead elsewhere.
 func aimAtPrimary(query url.Values, several bool) error {
 	switch value := query.Get(attributes); value {
 	case "read-write", "primary":
@@ -31,9 +31,8 @@ func aimAtPrimary(query url.Values, several bool) error {
 	return nil // pgx refuses the rest
 }
 
-// demoted implements Demoted of sqllock.Library. Servers from PostgreSQL 14 on tell it, beside the
-// answer to any statement. A pooler may tell what was true when it connected, so the server is asked
-// before it is believed.
+// demoted implements Demoted of sqllock.Library. Servers from PostgreSQL 14 on tell it, beside the answer to any
+// statement. A pooler may tell what was true when it connected, so the server is asked before it is believed.
 func demoted(ctx context.Context, conn *sql.Conn) bool {
 	is := false
 	conn.Raw(func(c any) error {
@@ -55,8 +54,8 @@ func pending(_ context.Context, conn *sql.Conn) (is bool) {
 	return is
 }
 
-// leave implements Leave of sqllock.Library. It closes the connection below database/sql, because a
-// pool of pgx would take it back. The hub may listen at the same server, where nothing is told.
+// leave implements Leave of sqllock.Library. It closes the connection below database/sql, because a pool of pgx
+// would take it back. The hub may listen at the same server, where nothing is told.
 func (l listener) leave(conn *sql.Conn) {
 	conn.Raw(func(c any) error {
 		closeConn(c.(*stdlib.Conn).Conn())
@@ -66,7 +65,7 @@ func (l listener) leave(conn *sql.Conn) {
 	h := hubs.m[keyOf(l.config)]
 	hubs.Unlock()
 	if h != nil {
-		h.doubt()
+		h.leaveServer()
 	}
 }
 

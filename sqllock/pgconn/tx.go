@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Tx is a transaction of pgx as packages txlock, optimistic and fence take transactions. It has
-// the methods of the pgx.Tx, and is used by one goroutine at a time like that.
+// Tx is a transaction of pgx as packages txlock, optimistic and fence take transactions. It has the methods of the
+// pgx.Tx, and is used by one goroutine at a time like that.
 type Tx struct{ pgx.Tx }
 
 // FromTx returns a pgx.Tx as packages txlock, optimistic and fence take it:
@@ -23,9 +23,8 @@ type Tx struct{ pgx.Tx }
 //	…
 //	err = txlock.Postgres.Lock(ctx, pgconn.FromTx(tx), "stock/apple")
 //
-// The caller commits and rolls back tx, as before. What was locked in a nested transaction, which
-// the Begin of a pgx.Tx makes of a savepoint, is freed when that is rolled back, and otherwise
-// with the outermost one.
+// The caller commits and rolls back tx, as before. What was locked in a nested transaction, which the Begin of a
+// pgx.Tx makes of a savepoint, is freed when that is rolled back, and otherwise with the outermost one.
 func FromTx(tx pgx.Tx) Tx { return Tx{tx} }
 
 // ExecContext runs a statement, as that of *sql.Tx does. Arguments are pgx's.
@@ -34,9 +33,9 @@ func (t Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Res
 	return sqldriver.RowsAffected(tag.RowsAffected()), err
 }
 
-// QueryRowContext runs a query of which the first row counts, as that of *sql.Tx does. All of it
-// is read before it returns, so the row need not be scanned. Arguments are pgx's; the row's values
-// are converted as database/sql does.
+// QueryRowContext runs a query of which the first row counts, as that of *sql.Tx does. All of it is read before it
+// returns, so the row need not be scanned. Arguments are pgx's; the row's values are converted as database/sql
+// does.
 func (t Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	r := t.first(ctx, query, args)
 	// Only a *sql.DB makes a *sql.Row. This one has no connection, and ends at once.

@@ -15,11 +15,10 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/optimistic"
 	"github.com/holdfastlock/holdfast/txlock"
 )
 
-// TestFromTx uses txlock, optimistic and fence in transactions of pgx.
+// TestFromTx uses txlock in transactions of pgx, and what a row is scanned as.
 func TestFromTx(t *testing.T) {
 	server := shared(t)
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
@@ -31,7 +30,7 @@ func TestFromTx(t *testing.T) {
 			t.Cleanup(pool.Close) // after the transactions of begin
 			c := &txCases{t, pool}
 			for _, text := range []string{
-				"DROP TABLE IF EXISTS item, holdfast_txlock, holdfast_fence", txlock.Postgres.Schema(), fence.Postgres.Schema(),
+				"DROP TABLE IF EXISTS item, holdfast_txlock", txlock.Postgres.Schema(),
 				"CREATE TABLE item (id int PRIMARY KEY, version bigint NOT NULL, stock int NOT NULL)",
 			} {
 				if _, err := pool.Exec(t.Context(), text); err != nil {
@@ -39,8 +38,6 @@ func TestFromTx(t *testing.T) {
 				}
 			}
 			c.locks()
-			c.fences()
-			c.versions()
 			c.values()
 			c.failures()
 		})
@@ -102,39 +99,6 @@ func (c *txCases) locks() {
 	if !errors.Is(one, txlock.ErrConflict) || two != nil {
 		c.Errorf("a deadlock: %v and %v", one, two)
 	}
-}
-
-func (c *txCases) fences() {
-	ctx := c.Context()
-	admit := func(token driver.Token) error {
-		return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-			return fence.Postgres.Admit(ctx, FromTx(tx), "stock", token, driver.Exclusive)
-		})
-	}
-	c.must(admit(8), admit(8))
-	if err := admit(7); !errors.Is(err, fence.ErrStale) {
-		c.Errorf("a token below the last: %v", err)
-	}
-	c.must(admit(9))
-}
-
-// versions: optimistic reads and writes in a transaction of pgx, and finds a conflict.
-func (c *txCases) versions() {
-	ctx := c.Context()
-	items := optimistic.Table{Dialect: optimistic.Postgres, Name: "item", Key: "id", Columns: []string{"stock"}}
-	tx := c.begin()
-	_, err := tx.ExecContext(ctx, "INSERT INTO item VALUES (1, 1, 5)")
-	c.must(err)
-	var stock int
-	version, err := items.Read(ctx, tx, 1, &stock)
-	c.must(err, items.Write(ctx, tx, 1, version, stock-1))
-	if err := items.Write(ctx, tx, 1, version, 0); !errors.Is(err, optimistic.ErrConflict) {
-		c.Errorf("an old version was written: %v", err)
-	}
-	if _, err := items.Read(ctx, tx, 2, &stock); !errors.Is(err, sql.ErrNoRows) {
-		c.Errorf("a row that is not there: %v", err)
-	}
-	c.must(tx.Rollback(ctx))
 }
 
 // values: a row is scanned as one of database/sql.

@@ -5,7 +5,6 @@ package sqliteconn
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"modernc.org/sqlite"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
@@ -56,49 +53,11 @@ func TestOneConnection(t *testing.T) {
 	sqltest.ManyAtOnce(t, dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 }
 
-// TestSharedPool: the poller's connection is given back when another takes the last one of
-// the pool; otherwise nobody could release the name for which it polls.
-func TestSharedPool(t *testing.T) {
-	var pool *sql.DB
-	d := dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) {
-		pool = db
-		db.SetMaxOpenConns(3) // one is reserved for renewals and releases
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	g, err := d.Try(ctx, driver.Request{Name: "n", Owner: "holder", TTL: time.Minute})
+func TestManyWaiters(t *testing.T) {
+	db := openDB(t, filepath.Join(t.TempDir(), "locks.db"))
+	d, err := New(t.Context(), db, &sqllock.Options{Poll: time.Minute})
 	must(t, err)
-	next, q := driver.Request{Name: "n", Owner: "waiter", TTL: time.Minute}, d.(driver.Queuer)
-	if _, err := q.Enqueue(ctx, next); !errors.Is(err, driver.ErrHeld) {
-		t.Fatal(err)
-	}
-	granted := make(chan error, 1)
-	go func() {
-		g, err := q.Wait(ctx, next)
-		granted <- errors.Join(err, d.Release(ctx, []driver.Grant{g})[0])
-	}()
-	for pool.Stats().InUse < 2 && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-	for range 2 { // the last one, and the one of the poller
-		conn, err := pool.Conn(ctx)
-		must(t, err)
-		defer conn.Close()
-	}
-	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {
-		t.Errorf("P7: beside a poller and another user of the pool: %v", err)
-	}
-	if err := <-granted; err != nil {
-		t.Errorf("P7: the waiter: %v", err)
-	}
-	sqltest.ManyAtOnce(t, d)
-}
-
-func TestPolling(t *testing.T) {
-	inner, err := sqlite.NewConnector(DSN(filepath.Join(t.TempDir(), "locks.db")))
-	must(t, err)
-	b := sqltest.Polling{Connector: connector{inner}, Open: New}
-	b.Test(t)
+	sqltest.OneKept(t, db, d, nil)
 }
 
 // TestProcesses: several processes add to a number that only the lock protects, until
@@ -174,7 +133,7 @@ func TestMain(m *testing.M) {
 // openDB returns a pool of its own.
 func openDB(t *testing.T, file string) *sql.DB {
 	t.Helper()
-	db, err := Pool(DSN(file))
+	db, err := sql.Open("sqlite", DSN(file))
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db

@@ -1,13 +1,12 @@
-// Package sqliteconn lets package sqllock keep locks in a SQLite file, for the
-// processes of one host, through modernc.org/sqlite, and registers the URL scheme
-// sqlite:
+// Package sqliteconn lets package sqllock keep locks in a SQLite file, for the processes of one host, through
+// modernc.org/sqlite, and registers the URL scheme sqlite:
 //
 //	sqlite:///var/lib/app/locks.db
 //
-// The file is made if it is missing; its directory must exist. The parameter hf.tables is
-// what the tables' names begin with: see sqllock.Options. Beside the file stands an empty one,
-// FILE-writers, where processes line up before they write. The file must not be on a network
-// file system, where SQLite's own locks do not work.
+// The file is made if it is missing; its directory must exist. The parameter hf.tables is what the tables' names
+// begin with: see sqllock.Options. The file must not be on a network file system, where SQLite's own locks do not
+// work. There is one writer at a time, and SQLite serves those that wait in no order: a crowd of processes is
+// better off with package filelock.
 package sqliteconn
 
 import (
@@ -26,9 +25,8 @@ import (
 
 func init() { driver.Register("sqlite", open) }
 
-// poolSize is how many connections the pool of a URL has at most. One is reserved for
-// renewals and releases; another counts commits while somebody waits. There is one writer
-// at a time in any case.
+// poolSize is how many connections the pool of a URL has at most. One is for renewals. There is one writer at a time
+// in any case.
 const poolSize = 5
 
 // open opens the driver for a URL, with a pool of its own.
@@ -40,9 +38,8 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending, Close: db.Close}, o)
 }
 
-// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables'
-// names, for programs that read the file beside the driver. It does not touch the file. The
-// caller closes the pool.
+// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
+// read the file beside the driver. It does not touch the file. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, o, err := pool(u)
 	if err != nil {
@@ -56,7 +53,7 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := Pool(dsn)
+	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,19 +77,16 @@ func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
 	return DSN(u.Path), &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
-// DSN returns the name of a file for sql.Open("sqlite", …) with the best settings for
-// locks: a write-ahead log, which lets others read meanwhile and is synced at each commit,
-// and a short busy timeout, because the driver asks again by itself, more often than SQLite
-// would.
+// DSN returns the name of a file for sql.Open("sqlite", …) with the best settings for locks: a write-ahead log,
+// which lets others read meanwhile and is synced at each commit, and a short busy timeout, because the driver asks
+// again by itself, more often than SQLite would.
 func DSN(file string) string {
 	pragmas := url.Values{"_pragma": {"busy_timeout(10)", "journal_mode(WAL)", "synchronous(FULL)"}}
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + pragmas.Encode()
 }
 
-// New returns a driver over a pool of modernc.org/sqlite. The caller owns the pool and
-// closes it after the driver. The driver keeps one of its connections in reserve for
-// renewals: see package sqllock. [Pool] makes a quick pool; see [DSN] for settings. Nil
-// options are fine.
+// New returns a driver over a pool of modernc.org/sqlite. The caller owns the pool and closes it after the driver. The
+// driver keeps one of its connections for renewals: see package sqllock. See [DSN] for settings. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending}, o)
 }
@@ -119,8 +113,8 @@ func failure(err error) sqllock.Failure {
 	return sqllock.Refused
 }
 
-// pending implements Pending of sqllock.Library: no transaction begins in another. One that begins
-// like this takes no lock.
+// pending implements Pending of sqllock.Library: no transaction begins in another. One that begins like this takes
+// no lock.
 func pending(ctx context.Context, conn *sql.Conn) bool {
 	if conn.Raw(func(any) error { return nil }) != nil {
 		return false // it is closed

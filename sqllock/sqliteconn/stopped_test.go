@@ -22,7 +22,7 @@ func TestStoppedBeforeLock(t *testing.T) {
 	inner, err := sqlite.NewConnector(DSN(filepath.Join(t.TempDir(), "locks.db")))
 	must(t, err)
 	var locked atomic.Int64 // microseconds since 1970, when it was about to lock the database
-	db := (&sqltest.Hook{Connector: connector{inner}, Before: func(_ any, text string) error {
+	db := (&sqltest.Hook{Connector: inner, Before: func(_ any, text string) error {
 		if text == "BEGIN IMMEDIATE" {
 			time.Sleep(5 * time.Millisecond)
 			locked.Store(time.Now().UnixMicro())

@@ -18,8 +18,8 @@ type Pool interface {
 	Stats() sql.DBStats
 }
 
-// FullPool renews, releases and takes holds while an application has all connections of the
-// pool but the reserved one, and does not give them back. The pool allows more than one
+// FullPool renews and releases holds while an application has all connections of the
+// pool but that of renewals, and does not give them back. The pool allows more than one
 // connection. Before that kill, if it is not nil, ends all connections: another must then be
 // reserved.
 func FullPool(t *testing.T, db Pool, d driver.Driver, kill func()) {
@@ -44,7 +44,6 @@ func FullPool(t *testing.T, db Pool, d driver.Driver, kill func()) {
 			t.Errorf("P2: renewal %d while an application has the pool: %v", i, r.Err)
 		}
 	}
-	grants = append(grants, take(ctx, t, d, "fuller", driver.Exclusive, 2)...)
 	for _, g := range grants {
 		if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {
 			t.Errorf("P4: a release while an application has the pool: %v", err)

@@ -17,8 +17,6 @@ type Hook struct {
 	sqldriver.Connector
 	// Before is called before each statement of a connection, and may refuse it. nil: nothing is.
 	Before func(conn any, text string) error
-	// query runs a query in place of pass, which runs it. nil: pass does. Args is how many arguments it has.
-	query func(ctx context.Context, text string, args int, pass func(context.Context) (sqldriver.Rows, error)) (sqldriver.Rows, error)
 }
 
 // Open returns a pool of the connections, which ends with the test.
@@ -88,9 +86,5 @@ func (c *hookedConn) QueryContext(ctx context.Context, text string, args []sqldr
 	if err := c.before(text); err != nil {
 		return nil, err
 	}
-	pass := func(ctx context.Context) (sqldriver.Rows, error) { return c.sqlConn.QueryContext(ctx, text, args) }
-	if c.hook.query != nil {
-		return c.hook.query(ctx, text, len(args), pass)
-	}
-	return pass(ctx)
+	return c.sqlConn.QueryContext(ctx, text, args)
 }

@@ -12,7 +12,7 @@ import (
 func TestHandOffMessage(t *testing.T) {
 	const asked = driver.Instant(77)
 	for _, tokens := range []int{1, tokenBlock} {
-		a := &client{caps: driver.Caps{Poll: time.Second}, waiters: map[string]*waiter{}, contention: newContention()}
+		a := &client{caps: driver.Caps{Poll: time.Second}, waiters: map[string]*waiter{}}
 		b := &client{waiters: map[string]*waiter{}}
 		w := &waiter{request: driver.Request{Name: "n", Owner: "an owner", TTL: time.Minute}, woken: make(chan driver.Grant, 1)}
 		b.waiters[w.request.Owner] = w
@@ -28,22 +28,22 @@ func TestHandOffMessage(t *testing.T) {
 			p := placeOf(&record.Place{Request: r, Client: "b", Joined: now, Until: now.Add(claim), Asked: asked})
 			snapshot.places = append(snapshot.places, p)
 		}
-		attempt, err := a.newAttempt("n", snapshot)
+		change, err := a.newChange("n", snapshot)
 		if err != nil {
 			t.Fatal(err)
 		}
-		messages := a.messages(attempt)
-		if len(messages) != 1 || messages[0].Channel != "b" {
+		messages := a.messages(change)
+		if len(messages) != 1 || messages[0].channel != "b" {
 			t.Fatalf("with %d tokens asked for, the messages are %q", tokens, messages)
 		}
-		b.receive(messages[0].Payload)
+		b.receive(messages[0].payload)
 		got := <-w.woken
 		want := driver.Grant{
 			Request: w.request, Token: driver.Token(snapshot.now), Block: tokens, Contended: true,
 			Since: asked, Valid: claim, Claim: true,
 		}
 		if got != want {
-			t.Errorf("the message %q is received as\n%+v, want\n%+v", messages[0].Payload, got, want)
+			t.Errorf("the message %q is received as\n%+v, want\n%+v", messages[0].payload, got, want)
 		}
 	}
 	c := &client{waiters: map[string]*waiter{}}

@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
-// row is a row of {locks} without its name. Version 0: the name has no row.
+// row is a row of {locks} without its name. Version 0: the name has no row. Crowd 0 means that there are no places,
+// unless there are tombstones in extra.
 type row struct {
 	version, token int64
 	owner, client  string
@@ -42,24 +44,23 @@ func (p *placeRow) fields() []any {
 	return []any{&p.Owner, &p.Ticket, &p.Tokens, &p.Joined, &p.Asked, &p.Ends, &p.Request}
 }
 
-// state is what the rows of a name say: the record of package record, the last token, and
-// tombstones.
+// state is what the rows of a name say: the record of package record, the last token, and tombstones.
 type state struct {
 	record.Record
 	last       driver.Token // that was given out or reserved
 	tombstones []tombstone
 }
 
-// tombstone says what to answer an owner that comes back: that its hold was broken, or that
-// its request was withdrawn and must not take effect (P6).
+// tombstone says what to answer an owner that comes back: that its hold was broken, or that its request was
+// withdrawn and must not take effect (P6).
 type tombstone struct {
 	Owner  string         `json:"o"`
 	Broken bool           `json:"b,omitempty"`
 	Until  driver.Instant `json:"u"`
 }
 
-// The JSON of the columns extra and request. Instants of the server are microseconds, as in the other
-// columns; Asked is by the owner's own clock, in nanoseconds.
+// The JSON of the columns extra and request. Instants of the server are microseconds, as in the other columns;
+// Asked is by the owner's own clock, in nanoseconds.
 type (
 	savedRecord struct {
 		Holds      []savedHold `json:"holds,omitempty"`
@@ -84,14 +85,13 @@ type (
 		Last    driver.Token `json:"b,omitempty"` // of its block, where that is wider than one
 		Taken   int64        `json:"k"`
 		Expires int64        `json:"e"`
-		// Claim is for how long, from Asked, a hold is valid that was handed over and
-		// not yet renewed.
+		// Claim is for how long, from Asked, a hold is valid that was handed over and not yet renewed.
 		Claim int64 `json:"v,omitempty"`
 	}
 )
 
-// micros returns a duration in microseconds, rounded up: the server never keeps a
-// hold for less than its holder trusts it.
+// micros returns a duration in microseconds, rounded up: the server never keeps a hold for less than its holder
+// trusts it.
 func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
 
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
@@ -182,9 +182,8 @@ func (s *state) encode() row {
 	return r
 }
 
-// plain reports whether the columns can hold all of the state: at most one hold, exclusive,
-// without a minimum and with one token. A claim must be readable in the record where its winner
-// is not notified.
+// plain reports whether the columns can hold all of the state: at most one hold, exclusive, without a minimum and
+// with one token. That a hold is a claim its winner knows: see client.tell.
 func (s *state) plain() bool {
 	if len(s.tombstones) > 0 || len(s.Holds) > 1 {
 		return false
@@ -193,7 +192,7 @@ func (s *state) plain() bool {
 		return true
 	}
 	h := &s.Holds[0]
-	return h.Mode == driver.Exclusive && h.MinHold == 0 && !h.Closed && h.Token == s.last && (!h.Claim || h.Client != "")
+	return h.Mode == driver.Exclusive && h.MinHold == 0 && !h.Closed && h.Token == s.last
 }
 
 func (s *state) text() string {
@@ -270,9 +269,9 @@ func crowdOf(req *driver.Request) int64 {
 	return int64(req.Slots) + 1
 }
 
-// nextCrowd returns what to write as crowd: whether there may be places. It keeps a crowd's mark
-// until nobody holds the name, so that the next one that waits need not set it. Beside tombstones
-// places are not taken without a look at them.
+// nextCrowd returns what to write as crowd: whether there may be places. It keeps a crowd's mark until nobody holds
+// the name, so that the next one that waits need not set it. Beside tombstones places are not taken without a look
+// at them.
 func (s *state) nextCrowd(before int64) int64 {
 	var in *driver.Request
 	switch {
@@ -282,6 +281,8 @@ func (s *state) nextCrowd(before int64) int64 {
 		in = &s.Queue[0].Request
 	case s.Far != nil:
 		in = &s.Far.Request
+	case s.Unloaded > 0 && before == 0 && len(s.Holds) > 0: // there were tombstones
+		in = &s.Holds[0].Request
 	case s.Unloaded > 0 || len(s.Holds) > 0:
 		return before
 	default:
@@ -290,8 +291,11 @@ func (s *state) nextCrowd(before int64) int64 {
 	return crowdOf(in)
 }
 
-// settle brings the state up to now. It drops places of owners that hold the name already, or were
-// withdrawn: such a place was taken by a request that came late.
+// hasTombstones reports whether the row has any, and so may have places whatever crowd says.
+func (r *row) hasTombstones() bool { return strings.Contains(r.extra, `"gone":`) }
+
+// settle brings the state up to now. It drops places of owners that hold the name already, or were withdrawn: such
+// a place was taken by a request that came late.
 func (s *state) settle(now driver.Instant, rules *record.Rules) {
 	s.tombstones = slices.DeleteFunc(s.tombstones, func(f tombstone) bool { return now >= f.Until })
 	rules.Least = driver.Token(serverTime(now))

@@ -1,49 +1,3 @@
-// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL 8 or
-// SQLite.
-//
-// It works over a *sql.DB and imports no SQL driver. To open a lock by its URL,
-// import one of the packages beside it:
-//
-//	import _ "github.com/holdfastlock/holdfast/sqllock/pgconn"
-//
-//	locks, err := holdfast.Open(ctx, "postgres://localhost/app")
-//
-// To use a pool that you have, see their functions New.
-//
-// Each name is one row, and each place in its queue another, in a table of its own. As a
-// rule a statement is a transaction of its own, and changes the name's row if that still
-// has the version that was read. So a client that stops leaves no row locked, and all
-// levels of isolation are alike. When two clients write a row at the same time, the one
-// that comes too late locks it, reads it again and writes it, in a transaction of two
-// round trips; the server ends that transaction if the client stops in the middle.
-//
-// Taking, renewing and releasing an exclusive hold for which nobody waits is one
-// statement, judged by the server's clock. Otherwise the row is read with the first
-// places, changed as package internal/record says, and written. A release hands the name
-// over to the first waiter in that write. Where others wait already, waiters take and
-// confirm their places without touching the name's row.
-//
-// PostgreSQL tells that waiter by NOTIFY in the same statement; all drivers of a
-// process listen on one connection. Elsewhere, and where a pooler swallows
-// notifications, each client polls: one statement asks for all its waiters, less often
-// the longer nothing changes and the more others are ahead. In SQLite it first asks for
-// a count of commits, on a connection that it keeps while it waits and the pool has
-// another. Watches are polled for in the same way in all databases.
-//
-// # Connections
-//
-// From the first request for a lock on, the drivers over a pool keep one of its
-// connections in reserve: for renewals, and for releases that wait for the pool. So
-// neither a busy client nor an application that shares the pool can make a healthy
-// lease end. Other requests get the reserved connection only when the application has
-// all others or the server refuses more; renewals go first. It is given back when the
-// last driver is closed. Allow the pool two connections or more: a pool of
-// SetMaxOpenConns(1) has none to spare. There renewals are the next to have the
-// connection, but wait for the statement that is under way, and for the application.
-//
-// A connection that is in a transaction after a request is closed, and the request fails: a hold
-// that is not committed is never reported as held. An application that gives a connection back in
-// the middle of a transaction loses what it did there.
 package sqllock
 
 import (
@@ -53,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -74,49 +27,42 @@ const maxTTL = 10 * 365 * 24 * time.Hour
 
 // Options configure a driver. The zero value is right for almost everybody.
 type Options struct {
-	// Prefix begins the names of the tables, PREFIX_locks, PREFIX_places and
-	// PREFIX_meta: up to MaxPrefix lower-case letters, digits and underscores that
-	// begin with a letter; before them may stand a schema and a dot. Drivers with different
-	// prefixes are different stores. In PostgreSQL a role's search_path says in which schema the
-	// tables are if the prefix does not; they are not made there if another schema has them.
-	// "": DefaultPrefix.
+	// Prefix begins the names of the tables, PREFIX_locks, PREFIX_places and PREFIX_meta: up to MaxPrefix
+	// lower-case letters, digits and underscores that begin with a letter; before them may stand a schema and a
+	// dot. Drivers with different prefixes are different stores. In PostgreSQL a role's search_path says in which
+	// schema the tables are if the prefix does not; they are not made there if another schema has them. "":
+	// DefaultPrefix.
 	Prefix string
-	// Poll is Caps.Poll, at least 1 ms. It is fixed when the tables are made, and
-	// another one is refused from then on. 0: that of the tables, at first
-	// driver.DefaultPoll.
+	// Poll is Caps.Poll, at least 1 ms. It is fixed when the tables are made, and another one is refused from then
+	// on. 0: that of the tables, at first driver.DefaultPoll.
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
-	// Log is told when notifications do not arrive, and when the pool has one
-	// connection. nil: slog.Default().
+	// Log is told when notifications do not arrive, and when the pool has one connection. nil: slog.Default().
 	Log *slog.Logger
 }
 
 // client is the driver over one pool.
 type client struct {
-	db         *sql.DB
-	pool       *pool // over db
+	pool       *pool
+	dialect    Dialect
 	library    Library
 	statements *statements
+	bells      *bells
 	clock      driver.Clock
 	log        *slog.Logger
 	caps       driver.Caps
-	// channel is where PostgreSQL notifies this client of hand-offs and losses. "":
-	// it polls.
+	// channel is where PostgreSQL notifies this client of hand-offs and losses. "": it polls.
 	channel     string
 	unsubscribe func()
-	writers     *writerLock // in SQLite: see withWriterLock
-	path        string      // of the SQLite file, as SQLite tells it; "": it is in memory
 
 	mu          sync.Mutex
 	interrupted bool               // notifications do not arrive at present
 	waiters     map[string]*waiter // by owner
 	requests    requestLog
-	watches     map[*watch]bool
-	contention  contention
 	tombstones  record.Tombstones // of withdrawn owners, all of whose requests had been answered
 	polling     bool              // the poller is at work
-	newcomer    chan struct{}     // one value: there is a subscriber that was never polled for
+	newcomer    chan struct{}     // one value: the poller has more to poll for
 	losses      chan driver.Loss
 	life        context.Context // of the client's own work, which ends with it
 	stop        func()          // ends it
@@ -124,8 +70,7 @@ type client struct {
 	working     sync.WaitGroup  // goroutines
 }
 
-// OpenError says that the database could not be reached, or is not as locks need
-// it.
+// OpenError says that the database could not be reached, or is not as locks need it.
 type OpenError struct{ Err error }
 
 // Error returns the text of the error.
@@ -134,12 +79,11 @@ func (e *OpenError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *OpenError) Unwrap() error { return e.Err }
 
-// New returns a driver over a pool. It makes first contact: it creates the tables
-// unless they are there, reads which store this is and, in PostgreSQL, listens.
-// Nil options are fine.
+// New returns a driver over a pool. It makes first contact: it creates the tables unless they are there, reads
+// which store this is and, in PostgreSQL, listens. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (driver.Driver, error) {
 	p := joinPool(db, library.Stats)
-	c, err := connect(ctx, p, dialect, library, o)
+	c, err := newClient(ctx, p, dialect, library, o)
 	if err != nil {
 		p.leave()
 		if library.Close != nil {
@@ -151,7 +95,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *O
 	return c, nil
 }
 
-func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *Options) (*client, error) {
+func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o *Options) (*client, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -169,8 +113,8 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	c := &client{
-		db: p.db, pool: p, library: library, statements: newStatements(dialect, prefix, library.Before), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, contention: newContention(),
+		pool: p, dialect: dialect, library: library, statements: newStatements(dialect, prefix, library.Before),
+		clock: o.Clock, log: o.Log, waiters: map[string]*waiter{},
 		newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
@@ -181,18 +125,12 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	if c.log == nil {
 		c.log = slog.Default()
 	}
-	if err := c.checkAutocommit(ctx); err != nil {
-		return nil, &OpenError{err}
-	}
-	if err := c.joinWriters(ctx); err != nil {
-		return nil, &OpenError{err}
-	}
+	c.bells = newBells(c)
 	meta, err := c.open(ctx, prefix, o.Poll)
 	if err == nil {
 		err = c.fixSchema(ctx, prefix)
 	}
 	if err != nil {
-		c.leaveWriters()
 		return nil, &OpenError{err}
 	}
 	c.caps = driver.Caps{
@@ -211,37 +149,22 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	return c, nil
 }
 
-// checkAutocommit returns an error if MySQL does not commit each statement by itself.
-func (c *client) checkAutocommit(ctx context.Context) error {
-	if c.statements.dialect != MySQL {
-		return nil
-	}
-	var on bool
-	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		return conn.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&on)
-	})
-	if err == nil && !on {
-		err = errors.New("autocommit is off in this pool's sessions: locks need it on")
-	}
-	return err
-}
-
 // meta is what the tables say of the whole store.
 type meta struct {
 	store string
 	poll  time.Duration
 }
 
-// open reads what the store is. The first client of all creates the tables and gives the
-// store a random name: its address would depend on how it is reached.
+// open reads what the store is. The first client of all creates the tables and gives the store a random name: its
+// address would depend on how it is reached.
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
 		if _, err := c.request(ctx, reading, func(context.Context, *sql.Conn) error { return nil }); err != nil {
 			return meta{}, err // there is no database to create them in
 		}
-		for _, text := range c.statements.dialect.creation(prefix) {
-			if err := c.runText(ctx, text); err != nil {
+		for _, text := range c.dialect.creation(prefix) {
+			if err := c.run(ctx, &query{text: text}); err != nil {
 				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
@@ -253,12 +176,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			at = driver.DefaultPoll
 		}
 		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
-			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-				return c.withWriterLock(ctx, func(bool) error {
-					_, err := c.exec(ctx, conn, &c.statements.writeMeta, pair[:]...)
-					return err
-				})
-			}); err != nil {
+			if err := c.run(ctx, &c.statements.writeMeta, pair[:]...); err != nil {
 				return meta{}, err
 			}
 		}
@@ -280,13 +198,11 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 	return m, nil
 }
 
-// runText runs a statement without arguments.
-func (c *client) runText(ctx context.Context, text string) error {
+// run runs a statement as a request.
+func (c *client) run(ctx context.Context, q *query, args ...any) error {
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		return c.withWriterLock(ctx, func(bool) error {
-			_, err := conn.ExecContext(ctx, text)
-			return err
-		})
+		_, err := c.exec(ctx, conn, q, args...)
+		return err
 	})
 	return err
 }
@@ -295,9 +211,9 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
-		return c.scan(ctx, conn, &c.statements.readMeta, nil, func(rows *sql.Rows) error {
+		return c.scan(ctx, conn, &c.statements.readMeta, nil, func(scan func(...any) error) error {
 			var name, value string
-			err := rows.Scan(&name, &value)
+			err := scan(&name, &value)
 			values[name] = value
 			return err
 		})
@@ -305,8 +221,8 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	return values, err
 }
 
-// listen subscribes to a channel, and makes sure that notifications of the pool's
-// connections arrive there: a pooler may swallow them.
+// listen subscribes to a channel, and makes sure that notifications of the pool's connections arrive there: a
+// pooler may swallow them.
 func (c *client) listen(ctx context.Context) error {
 	hello := "hello " + rand.Text()
 	arrived := make(chan struct{}, 1)
@@ -345,10 +261,7 @@ func (c *client) listen(ctx context.Context) error {
 const greetTimeout = time.Second
 
 func (c *client) greet(ctx context.Context, channel, hello string, arrived <-chan struct{}) error {
-	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", append(slices.Clip(c.library.Before), channel, hello)...)
-		return err
-	}); err != nil {
+	if err := c.run(ctx, &query{text: notifyText, before: c.statements.before}, channel, hello); err != nil {
 		return err
 	}
 	select {
@@ -383,15 +296,12 @@ func (c *client) Close() error {
 	}
 	c.stop()
 	close(c.losses)
-	for w := range c.watches {
-		c.unwatch(w)
-	}
 	c.mu.Unlock()
 	if c.unsubscribe != nil {
 		c.unsubscribe()
 	}
 	c.working.Wait()
-	c.leaveWriters()
+	c.bells.close()
 	c.pool.leave()
 	if c.library.Close != nil {
 		return c.library.Close()

@@ -12,9 +12,9 @@ import (
 // waiter is what the client keeps of an owner that may be queued.
 type waiter struct {
 	request driver.Request
-	placed  bool // the store has said that it is queued
-	// woken has the grant of a hand-off, or one without token when it is worth
-	// asking again.
+	placed  bool           // the store has said that it is queued
+	sent    driver.Instant // the sending of the last request that was answered so
+	// woken has the grant of a hand-off, or one without token when it is worth asking again.
 	woken chan driver.Grant
 	pollState
 }
@@ -25,16 +25,26 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	if err != nil {
 		return driver.Grant{Request: req}, err
 	}
-	g, err := c.ask(ctx, req, w)
+	sent := c.clock.Now()
+	c.bells.raise(ctx, &req) // likewise: the next one may listen at once
+	g, err := c.ask(ctx, req, w, sent)
 	held, queued := err.(*driver.HeldError)
+	useless := false
+	defer func() {
+		if useless {
+			c.bells.lower(ctx, req.Owner)
+		}
+	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
 	if w.placed = queued; queued {
+		w.sent = sent
 		w.moved(held.Ahead)
 	}
 	if !queued && c.requests.allAnswered(req.Owner) && c.waiters[req.Owner] == w {
 		delete(c.waiters, req.Owner)
+		useless = err != nil
 	}
 	return g, err
 }
@@ -47,7 +57,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
 	if w != nil && (c.channel == "" || c.interrupted) {
-		c.startPollingLocked(&w.pollState)
+		c.startPollingLocked(w)
 		defer c.stopPolling(w)
 	}
 	c.mu.Unlock()
@@ -69,8 +79,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// expect notes that a request of the owner is under way, and returns its waiter, or an error if
-// the owner has been withdrawn.
+// expect notes that a request of the owner is under way, and returns its waiter, or an error if the owner has been
+// withdrawn.
 func (c *client) expect(req driver.Request) (w *waiter, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,25 +103,8 @@ func (c *client) forget(owner string) {
 	delete(c.waiters, owner)
 }
 
-// withdraw forgets an owner whose request is withdrawn, and reports whether the store has
-// answered all its requests, of which this client has as a rule sent all. Then none can be
-// under way to the store, and a request that comes to this client later is refused by the
-// client's own tombstone (P6). Otherwise the store has to keep one.
-func (c *client) withdraw(g *driver.Grant) (answered bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.waiters, g.Owner)
-	if !c.requests.allAnswered(g.Owner) || g.Stray {
-		return false
-	}
-	now := c.clock.Now()
-	c.tombstones.Put(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
-	return true
-}
-
-// afterWrite tells this client's own waiters, once an attempt is written, what it has handed
-// over to them.
-func (c *client) afterWrite(a *attempt) {
+// deliver tells this client's own waiters, once a step is committed, what it has handed over to them.
+func (c *client) deliver(a *change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, owner := range a.winners {
@@ -121,10 +114,12 @@ func (c *client) afterWrite(a *attempt) {
 	}
 }
 
-// messages returns what to tell other clients of an attempt. A hand-off goes to the winner's
-// client, as "h TOKEN BLOCK CONTENDED CLAIM ASKED OWNER". A break goes to the client of the broken
-// hold, as "b OWNER".
-func (c *client) messages(a *attempt) (all []message) {
+// message is a notification for a client that listens.
+type message struct{ channel, payload string }
+
+// messages returns what to tell other clients of a step. A hand-off goes to the winner's client, as "h TOKEN BLOCK
+// CONTENDED CLAIM ASKED OWNER". A break goes to the client of the broken hold, as "b OWNER".
+func (c *client) messages(a *change) (all []message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, owner := range a.winners {
@@ -142,8 +137,8 @@ func (c *client) messages(a *attempt) (all []message) {
 	return all
 }
 
-// receive takes a notification of the client's channel. "" says that notifications arrive
-// (again), and that some may have been lost before; "lost WHY" that they do not any more.
+// receive takes a notification of the client's channel. "" says that notifications arrive (again), and that some
+// may have been lost before; "lost WHY" that they do not any more.
 func (c *client) receive(message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,8 +163,8 @@ func (c *client) receive(message string) {
 	}
 }
 
-// setInterruptedLocked notes whether notifications arrive, and wakes all waiters: they ask,
-// and then wait for notifications again, or are polled for.
+// setInterruptedLocked notes whether notifications arrive, and wakes all waiters: they ask, and then wait for
+// notifications again, or are polled for.
 func (c *client) setInterruptedLocked(interrupted bool, why string) {
 	if interrupted != c.interrupted {
 		// In a goroutine, because a log handler may block.
@@ -185,9 +180,8 @@ func (c *client) setInterruptedLocked(interrupted bool, why string) {
 	}
 }
 
-// receiveHandOffLocked passes a hand-off on to its waiter. Since is the sending of the
-// owner's last request that the server had answered before the hand-off, never the arrival
-// of the message (P1).
+// receiveHandOffLocked passes a hand-off on to its waiter. Since is the sending of the owner's last request that
+// the server had answered before the hand-off, never the arrival of the message (P1).
 func (c *client) receiveHandOffLocked(text string) {
 	const numbers = 5 // before the owner
 	fields := strings.SplitN(text, " ", numbers+1)
@@ -208,8 +202,8 @@ func (w *waiter) handOver(g driver.Grant) {
 	w.wake(g)
 }
 
-// wake gives a waiter a grant, or one without token, in place of one that it has not taken
-// yet. The client's mutex keeps two calls apart.
+// wake gives a waiter a grant, or one without token, in place of one that it has not taken yet. The client's mutex
+// keeps two calls apart.
 func (w *waiter) wake(g driver.Grant) {
 	select {
 	case <-w.woken:

@@ -1,0 +1,221 @@
+package sqllock
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// MySQL and MariaDB tell nobody of a change. But a client can block there until another session lets go of a named
+// lock, or ends. So an owner that waits, or holds after it has waited, has a bell: such a lock, named after the
+// owner. The owner behind it in the queue blocks on it, as in an MCS lock (Mellor-Crummey and Scott, 1991), and
+// reads the name when it has it. A bell decides nothing: the tables do. Without one the waiter is polled for.
+//
+// The connection of renewals has the bells of all clients over a pool. The ear is one more, on which a client
+// listens for the one of its waiters that is nearest to its turn. The others are polled for.
+type bells struct {
+	*client
+	// The client's mutex guards these.
+	raised map[string]*sql.Conn // owners that have their bell, and the connection that has it
+	hears  bool                 // the ear is at work
+	deaf   bool                 // the server has no such locks, or a proxy gives a session to several clients
+}
+
+// listenFor is how long the ear waits for a bell before it looks at the queue again. MySQL takes whole seconds.
+const listenFor = 1
+
+func newBells(c *client) *bells {
+	return &bells{client: c, raised: map[string]*sql.Conn{}, deaf: c.dialect != MySQL}
+}
+
+// bellOf returns the name of an owner's bell.
+func (b *bells) bellOf(owner string) string {
+	return fmt.Sprintf("'holdfast-%.20x'", sha256.Sum256([]byte(b.caps.Store+"\x00"+owner)))
+}
+
+// roomy reports whether the pool can spare a connection, and have another one for requests.
+func (b *bells) roomy() bool {
+	s := b.pool.stats()
+	return s.MaxOpenConnections == 0 || s.MaxOpenConnections-s.InUse >= 2
+}
+
+// of returns the connection that has the owner's bell, or nil.
+func (b *bells) of(owner string) *sql.Conn {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.raised[owner]
+}
+
+// use runs f on the connection that has the owner's bell, and reports whether it did: not if there is none, or if
+// others use the connection and the caller is not patient. Then the owner has its bell still.
+func (b *bells) use(ctx context.Context, owner string, patient bool, f onConn) (used bool, err error) {
+	has, over := b.of(owner), false
+	if has == nil {
+		return false, nil
+	}
+	_, err = b.bounded(ctx, releasing, func(ctx, late context.Context) (bool, error) {
+		over, used = false, false // the connection may have broken the last time
+		return b.overOwn(ctx, late, patient, func(ctx context.Context, conn *sql.Conn) error {
+			if over, used = true, conn == has; !used { // it was lost, and its bells with it
+				return nil
+			}
+			return f(ctx, conn)
+		})
+	})
+	if over || patient {
+		b.mu.Lock()
+		delete(b.raised, owner)
+		b.mu.Unlock()
+	}
+	if used && err != nil || patient && !over {
+		b.hangUp() // the bell may be up still
+	}
+	return used, err
+}
+
+// hangUp ends the session that has the bells.
+func (b *bells) hangUp() { b.pool.keep(<-b.pool.own, false) }
+
+// raise takes the bell of an owner that is about to take a place. If that is not possible at once, because others
+// use the connection, those behind the owner poll.
+func (b *bells) raise(ctx context.Context, req *driver.Request) {
+	b.mu.Lock()
+	idle, first := b.deaf || b.raised[req.Owner] != nil, len(b.raised) == 0
+	b.mu.Unlock()
+	if idle || req.Mode != driver.Exclusive {
+		return
+	}
+	bell, got, mine := b.bellOf(req.Owner), sql.NullInt64{}, sql.NullBool{Bool: true}
+	_, err := b.bounded(ctx, releasing, func(ctx, late context.Context) (bool, error) {
+		return b.overOwn(ctx, late, false, func(ctx context.Context, conn *sql.Conn) error {
+			err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+bell+", 0)").Scan(&got)
+			if err == nil && first { // a statement of its own, which a proxy may send elsewhere
+				err = conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+bell+") = CONNECTION_ID()").Scan(&mine)
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if err == nil && got.Int64 == 1 && mine.Bool {
+				b.raised[req.Owner] = conn
+			}
+			return err
+		})
+	})
+	if !mine.Bool || err != nil && b.library.judge(err) == Refused {
+		b.mu.Lock()
+		b.deaf = true
+		b.mu.Unlock()
+	}
+}
+
+// lower lets the bell of an owner go that has no hold and no place any more.
+func (b *bells) lower(ctx context.Context, owner string) {
+	_, _ = b.use(ctx, owner, true, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK("+b.bellOf(owner)+")")
+		return err
+	})
+}
+
+// release runs a step that ends the owner's hold or place, and lets the bell go in the same round trip as the
+// commit. It reports false if the owner has no bell, or others use the connection: then the step is to be run over
+// the pool, and the bell to be lowered afterwards.
+func (b *bells) release(
+	ctx context.Context, owner string, step func(context.Context, *sql.Conn, ...Statement) error,
+) (done bool, err error) {
+	return b.use(ctx, owner, false, func(ctx context.Context, conn *sql.Conn) error {
+		return step(ctx, conn, Statement{Text: "DO RELEASE_LOCK(" + b.bellOf(owner) + ")"})
+	})
+}
+
+// close ends the session that has bells, if this client has any.
+func (b *bells) close() {
+	b.mu.Lock()
+	has := len(b.raised) > 0
+	clear(b.raised)
+	b.mu.Unlock()
+	if has {
+		b.hangUp()
+	}
+}
+
+// listen sets the ear to work if there is a waiter for it.
+func (b *bells) listen() {
+	if b.dialect != MySQL {
+		return
+	}
+	roomy := b.roomy()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hears || b.deaf || !roomy || b.alive(context.Background()) != nil {
+		return
+	}
+	if w := b.nextLocked(); w != nil {
+		b.hears = true
+		b.working.Go(func() { b.hear(w) })
+	}
+}
+
+// nextLocked returns the waiter for which to listen: the one that is nearest to its turn. nil: there is none.
+func (b *bells) nextLocked() (next *waiter) {
+	for _, w := range b.waiters {
+		w.listening = false
+		if w.waiting > 0 && w.placed && w.request.Mode == driver.Exclusive && !w.deaf && (next == nil || w.ahead < next.ahead) {
+			next = w
+		}
+	}
+	if next != nil {
+		next.listening = true
+	}
+	return next
+}
+
+// hear listens for one waiter after the other, until there is none.
+func (b *bells) hear(w *waiter) {
+	for w != nil {
+		heard := false
+		_, err := b.request(b.life, reading, func(ctx context.Context, conn *sql.Conn) (err error) {
+			heard, err = b.hearOne(ctx, conn, b.asked(w))
+			return err
+		})
+		b.mu.Lock()
+		w.listening, w.deaf = false, err != nil || !heard // until it moves up
+		if w = b.nextLocked(); w == nil || b.alive(context.Background()) != nil || b.deaf {
+			w, b.hears = nil, false
+		}
+		b.mu.Unlock()
+	}
+}
+
+// hearOne waits until the owner before a waiter lets its bell go, and tells the waiter what has become of it. It
+// reports whether there is a sense in listening again: not if that owner has no bell, or is no exclusive one. Those
+// that share a name are granted it together, and would wait for a release.
+func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (heard bool, err error) {
+	var before, kind string
+	who, l := []any{w.name, w.owner}, look{heads: headPlaces, owner: w.owner}
+	if err := b.scan(ctx, conn, &b.statements.ahead, who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
+		return false, err
+	}
+	if before == "" || before == w.owner || strings.Contains(kind, `"m":`) {
+		s, err := b.read(ctx, conn, w.name, l)
+		if err == nil {
+			_, err = b.tell(w, s)
+		}
+		return false, err
+	}
+	bell, got, begun := b.bellOf(before), sql.NullInt64{}, time.Now()
+	read, s := b.reading(w.name, l)
+	if err := b.together(ctx, conn, []Statement{
+		{Text: fmt.Sprintf("SELECT GET_LOCK(%s, %d)", bell, listenFor), Into: []any{&got}},
+		{Text: "DO RELEASE_LOCK(" + bell + ")"},
+		read,
+	}); err != nil {
+		return false, err
+	}
+	queued, err := b.tell(w, s)
+	silent := time.Since(begun) < shortestPause // nobody had the bell, or the server does not let us wait
+	return err == nil && (!queued || !silent), err
+}

@@ -1,0 +1,398 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/pause"
+)
+
+// requestTimeout bounds each request, besides its context.
+const requestTimeout = 10 * time.Second
+
+// grace is for how long a statement may go on after its context has ended: as a rule its outcome is known then, and
+// its connection, which most libraries close otherwise, can be kept.
+const grace = 250 * time.Millisecond
+
+// demotions is how often a request is repeated because of a server that takes no writes: the pool may have several
+// connections to it. After that there is no other server, for now.
+const demotions = 4
+
+// maxLate is how many connections may be opened at a time for requests that have given up.
+const maxLate = 4
+
+// urgency says which connections a request may have.
+type urgency uint8
+
+const (
+	reading   urgency = iota // one of the pool
+	taking                   // one of the pool, which renewals may keep afterwards
+	releasing                // that of renewals too, while an application has all others
+	renewing                 // that of renewals
+)
+
+var (
+	// errChanged says that another client was quicker. The request is repeated.
+	errChanged = errors.New("others were quicker to write again and again")
+
+	// errDemoted says that what a request has read is of a server that takes no writes.
+	errDemoted = errors.New("this server takes no writes: it is a standby, or read-only")
+
+	// errPending says that what a request has done is not committed. An application or a setting of the server can
+	// leave a connection of the pool in a transaction at any time. A hold that was taken there is gone when the
+	// connection ends, so it is never reported as held (P1).
+	errPending = errors.New("a connection of the pool was left in a transaction, or has autocommit off:" +
+		" it was closed, and what was done over it is not committed")
+)
+
+// pool is a *sql.DB as the drivers over it share it.
+type pool struct {
+	db    *sql.DB
+	stats func() sql.DBStats // see Library.Stats
+	users int                // drivers; guarded by pools
+
+	// own has one value while nobody uses it: the connection of renewals, nil if there is none. A renewal that had
+	// to wait for a connection among 500 goroutines would come too late.
+	own  chan *sql.Conn
+	late atomic.Int32 // connections that are opened for requests that have given up
+	// writing holds a value while a goroutine writes to a SQLite file: others line up here, not at the file.
+	writing chan struct{}
+}
+
+// pools are those of this process.
+var pools = struct {
+	sync.Mutex
+	m map[*sql.DB]*pool
+}{m: map[*sql.DB]*pool{}}
+
+// joinPool counts one more driver over a pool, until leave.
+func joinPool(db *sql.DB, stats func() sql.DBStats) *pool {
+	pools.Lock()
+	defer pools.Unlock()
+	p := pools.m[db]
+	if p == nil {
+		if stats == nil {
+			stats = db.Stats
+		}
+		p = &pool{db: db, stats: stats, own: make(chan *sql.Conn, 1), writing: make(chan struct{}, 1)}
+		p.own <- nil
+		pools.m[db] = p
+	}
+	p.users++
+	return p
+}
+
+// leave gives the connection of renewals back with the last driver.
+func (p *pool) leave() {
+	pools.Lock()
+	p.users--
+	last := p.users == 0
+	if last {
+		delete(pools.m, p.db)
+	}
+	pools.Unlock()
+	if last {
+		p.keep(<-p.own, false)
+	}
+}
+
+// full reports whether all connections are in use.
+func (p *pool) full() bool {
+	s := p.stats()
+	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
+}
+
+// giveBack gives a connection back to the pool, or keeps it for renewals if those have none.
+func (p *pool) giveBack(conn *sql.Conn, mayKeep bool) {
+	if mayKeep && p.stats().MaxOpenConnections != 1 {
+		select {
+		case old := <-p.own:
+			if old == nil {
+				pools.Lock()
+				used := p.users > 0
+				pools.Unlock()
+				p.keep(conn, used)
+				return
+			}
+			p.own <- old
+		default: // somebody renews over it
+		}
+	}
+	conn.Close()
+}
+
+// keep puts the connection of renewals back, or closes it if it is of no use any more: it may have bells.
+func (p *pool) keep(conn *sql.Conn, useful bool) {
+	if conn != nil && !useful {
+		discard(conn)
+		conn.Close()
+		conn = nil
+	}
+	p.own <- conn
+}
+
+// onConn is what a request does on its connection. It may be called again.
+type onConn func(context.Context, *sql.Conn) error
+
+// request runs f on a connection, and again if it failed because others were at work at the same time. If nothing
+// was done, also for want of a connection, it returns Refused beside the error.
+func (c *client) request(ctx context.Context, u urgency, f onConn) (Failure, error) {
+	return c.bounded(ctx, u, func(ctx, late context.Context) (bool, error) { return c.connected(ctx, late, u, f) })
+}
+
+// bounded calls once until it succeeds or there is no sense in that, within the bounds of a request. Once gets the
+// context of the request and that of its statements: see outlast. It reports whether it had a connection.
+func (c *client) bounded(outer context.Context, u urgency, once func(ctx, late context.Context) (bool, error)) (failure Failure, err error) {
+	ctx, cancel := context.WithTimeout(outer, requestTimeout)
+	defer cancel()
+	late, forget := c.outlast(ctx)
+	defer forget()
+	defer func() { err = ctxerr.Of(outer, err) }()
+	for attempt := 0; ; attempt++ {
+		if err := c.alive(ctx); err != nil {
+			return Refused, err
+		}
+		connected, err := once(ctx, late)
+		if err == nil {
+			return Refused, nil
+		}
+		switch failure := c.library.judge(err); {
+		case failure == Conflict, failure == Demoted && attempt < demotions:
+		case failure == Demoted, !connected:
+			return Refused, err // nothing was sent, or written
+		default:
+			return failure, err
+		}
+		if !c.pause(ctx, u, attempt) {
+			return Refused, err
+		}
+	}
+}
+
+// patience is for how long a release waits for a pool whose connections are all in use, before it looks again
+// whether the connection of renewals is free.
+const patience = 20 * time.Millisecond
+
+// connected runs f once. If it reports that there was no connection, nothing was sent.
+func (c *client) connected(ctx, late context.Context, u urgency, f onConn) (connected bool, err error) {
+	var conn *sql.Conn
+	for conn == nil {
+		full := u == releasing && c.pool.full()
+		if u == renewing || full {
+			if connected, err = c.overOwn(ctx, late, u == renewing, f); connected || err != nil {
+				return connected, err
+			}
+		}
+		asking, cancel := ctx, func() {}
+		if full {
+			asking, cancel = context.WithTimeout(ctx, patience)
+		}
+		conn, err = c.connect(asking)
+		again := full && asking.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil, again:
+		case ctx.Err() == nil && !errors.As(err, new(net.Error)): // the server is there, and refuses more
+			if connected, failed := c.overOwn(ctx, late, true, f); connected {
+				return true, failed
+			}
+			return false, err
+		default:
+			return false, err
+		}
+	}
+	err = c.checked(late, conn, f)
+	c.pool.giveBack(conn, err == nil && u != reading)
+	return true, err
+}
+
+// overOwn runs f over the connection of renewals, and reports whether there is one. If somebody uses it, overOwn
+// waits only if patient. Those that wait have it in the order in which they came, and before all others: a renewal
+// waits for one request, or for those that the server refuses a connection.
+func (c *client) overOwn(ctx, late context.Context, patient bool, f onConn) (connected bool, err error) {
+	var conn *sql.Conn
+	select {
+	case conn = <-c.pool.own:
+	default:
+		if !patient {
+			return false, nil
+		}
+		select {
+		case conn = <-c.pool.own:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	if conn == nil {
+		c.pool.own <- nil
+		return false, nil
+	}
+	err = c.checked(late, conn, f)
+	failure := Refused
+	if err != nil {
+		failure = c.library.judge(err)
+	}
+	open := conn.Raw(func(any) error { return nil }) == nil
+	c.pool.keep(conn, open && (failure == Refused || failure == Conflict))
+	return true, err
+}
+
+// connect takes a connection of the pool. The opening of one goes on when the request's context ends, and the next
+// caller finds the connection in the pool: else callers whose deadlines are shorter than an opening takes would
+// never get one.
+func (c *client) connect(ctx context.Context) (*sql.Conn, error) {
+	s := c.pool.stats()
+	if s.Idle > 0 || s.MaxOpenConnections > 0 && s.OpenConnections >= s.MaxOpenConnections || c.pool.late.Load() >= maxLate {
+		return c.pool.db.Conn(ctx)
+	}
+	opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	answer := make(chan *sql.Conn, 1)
+	var err error
+	go func() {
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		var conn *sql.Conn
+		conn, err = c.pool.db.Conn(opening)
+		answer <- conn
+	}()
+	select {
+	case conn := <-answer:
+		return conn, err
+	case <-ctx.Done():
+	}
+	c.pool.late.Add(1)
+	go func() {
+		defer c.pool.late.Add(-1)
+		if conn := <-answer; conn != nil {
+			conn.Close() // to the pool
+		}
+	}()
+	return nil, ctx.Err()
+}
+
+// checked runs f on a connection, and leaves the connection if the server takes no writes, or if the connection is
+// in a transaction afterwards. What f has done then counts as unknown: it may have written just before.
+//
+// A server may become a standby, or read-only, while its clients' connections stay open. Whatever is written over
+// them is refused, and what is read there may be old. PostgreSQL says that it is a standby beside each answer,
+// MySQL's statements fail there (see grammar.primary), and a connection of SQLite may have been set to read only.
+func (c *client) checked(ctx context.Context, conn *sql.Conn, f onConn) error {
+	err := f(ctx, conn)
+	if c.library.Pending != nil && c.library.Pending(c.statementContext(ctx), conn) {
+		discard(conn)
+		if err == nil {
+			err = errPending
+		}
+	}
+	if err != nil && c.library.judge(err) == Demoted || c.library.Demoted != nil && c.library.Demoted(ctx, conn) {
+		c.leaveServer(conn)
+		if err == nil {
+			return errDemoted
+		}
+		return fmt.Errorf("%w: %w", errDemoted, err)
+	}
+	return err
+}
+
+// leaveServer closes a connection that leads to a server that takes no writes. That of renewals may lead there too,
+// and would be found out by the next renewal only.
+func (c *client) leaveServer(conn *sql.Conn) {
+	if c.library.Leave != nil {
+		c.library.Leave(conn)
+	}
+	discard(conn)
+	select {
+	case own := <-c.pool.own:
+		c.pool.keep(own, false)
+	default: // a renewal uses it
+	}
+}
+
+// discard closes a connection, with what it has not committed.
+func discard(conn *sql.Conn) {
+	conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+}
+
+// pause waits before another attempt and reports whether the context goes on. The pauses get longer, but those of
+// renewals and releases in SQLite stay short: there the one that asks most often gets the lock.
+func (c *client) pause(ctx context.Context, u urgency, attempt int) bool {
+	if attempt == 0 {
+		return ctx.Err() == nil
+	}
+	longest := min(time.Millisecond<<min(attempt, 6), 25*time.Millisecond)
+	if u >= releasing {
+		longest = 2 * time.Millisecond
+	}
+	return pause.Sleep(ctx, rand.N(longest))
+}
+
+// outlast returns a context that ends the grace period after ctx, which has a deadline. In SQLite no statement is
+// ended: see statementContext.
+func (c *client) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.dialect == SQLite {
+		return ctx, func() {}
+	}
+	end, _ := ctx.Deadline()
+	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(grace))
+	stop := context.AfterFunc(ctx, func() {
+		if ctx.Err() == context.Canceled && late.Err() == nil {
+			timer := time.AfterFunc(grace, cancel)
+			context.AfterFunc(late, func() { timer.Stop() })
+		}
+	})
+	return late, func() { stop(); cancel() }
+}
+
+// statementContext returns the context of a statement. In SQLite it never ends: a statement there takes no time but
+// that of waiting for the lock, for some milliseconds, and a context that can end costs several switches of
+// goroutines for each statement.
+func (c *client) statementContext(ctx context.Context) context.Context {
+	if c.dialect == SQLite {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// lineUp waits until no other goroutine of this process writes to the SQLite file over this pool. It returns a
+// function that lets the next one in.
+func (c *client) lineUp(ctx context.Context) (leave func(), err error) {
+	if c.dialect != SQLite {
+		return func() {}, nil
+	}
+	select {
+	case c.pool.writing <- struct{}{}:
+		return func() { <-c.pool.writing }, nil
+	case <-ctx.Done():
+		return nil, errChanged // which counts as: nothing was done
+	}
+}
+
+// exec runs a statement and returns how many rows it has changed.
+func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any) (n int64, err error) {
+	leave, err := c.lineUp(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	s := q.bound(args...)
+	s.Changed = &n
+	return n, c.together(ctx, conn, []Statement{s})
+}
+
+// scan calls each for each row of a statement's result.
+func (c *client) scan(
+	ctx context.Context, conn *sql.Conn, q *query, args []any, each func(scan func(...any) error) error,
+) error {
+	s := q.bound(args...)
+	s.Each = each
+	return c.together(ctx, conn, []Statement{s})
+}

@@ -1,0 +1,343 @@
+package sqllock
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
+)
+
+// A step changes one name. It has the name's row to itself from its read to its commit, so nothing comes between
+// the two: places are taken under a shared lock of the row (see client.enter). If it takes its lock late, it judges
+// by what is there then, because it reads after that.
+
+// snapshot is what was read of one name at one moment: its row, the server's time, and as many places as were asked
+// for.
+type snapshot struct {
+	row
+	now      int64
+	places   []placeRow
+	far      *placeRow // the place of the owner that was asked for, if it is not in places
+	farAhead int
+	unloaded int   // as in record.Record
+	ends     int64 // when the first place ends that is not confirmed, if places were counted; 0: there is none
+}
+
+// into are the destinations of the columns now and those of the row.
+func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
+
+// look says which places to read beside a row.
+type look struct {
+	heads int    // how many, from the first on
+	owner string // and this owner's; "": no other
+	count bool   // and to count them
+}
+
+const (
+	// headPlaces is how many places a step reads as a rule: that which is granted, and those that tell whether
+	// others wait behind it.
+	headPlaces = 3
+	// allPlaces reads all of them.
+	allPlaces = 1 << 30
+)
+
+// reading returns the statement that reads a name, and what it fills.
+func (c *client) reading(name string, l look) (Statement, *snapshot) {
+	q := &c.statements.read
+	if l.count {
+		q = &c.statements.readCounts
+	}
+	s := &snapshot{}
+	statement := q.bound(name, l.heads, l.owner)
+	var total, ahead int64
+	statement.Each = func(scan func(...any) error) error {
+		var p placeRow
+		err := scan(slices.Concat(s.into(), []any{&total, &ahead, &s.ends}, p.fields())...)
+		if p.Ticket != 0 && !slices.ContainsFunc(s.places, func(other placeRow) bool { return other.Ticket == p.Ticket }) {
+			s.places = append(s.places, p)
+		}
+		return err
+	}
+	statement.done = func() { s.sort(l, int(total), int(ahead)) }
+	return statement, s
+}
+
+// sort tells the first places from that of the owner that was asked for.
+func (s *snapshot) sort(l look, total, ahead int) {
+	slices.SortFunc(s.places, func(a, b placeRow) int { return cmp.Compare(a.Ticket, b.Ticket) })
+	if n := len(s.places); n > l.heads {
+		s.far, s.places = &s.places[n-1], s.places[:n-1:n-1]
+		s.farAhead = max(ahead, n-1)
+	}
+	switch n := len(s.places); {
+	case l.count:
+		s.unloaded = total - n
+	case s.far != nil || n == l.heads:
+		s.unloaded = 1 // or more
+	}
+}
+
+// read reads a name.
+func (c *client) read(ctx context.Context, conn *sql.Conn, name string, l look) (*snapshot, error) {
+	q, s := c.reading(name, l)
+	return s, c.together(ctx, conn, []Statement{q})
+}
+
+// change is what a step makes of a snapshot.
+type change struct {
+	*state
+	name    string
+	now     driver.Instant
+	rules   record.Rules
+	before  *snapshot
+	winners []string     // owners that were granted out of the queue
+	broken  *record.Hold // by an operator
+
+	next             row      // what the row is to be, but for its version
+	removed          []string // owners of places
+	added, confirmed []placeRow
+}
+
+// newChange settles the state that a snapshot shows.
+func (c *client) newChange(name string, s *snapshot) (*change, error) {
+	st, err := s.decode(name)
+	if err != nil {
+		return nil, err
+	}
+	a := &change{state: st, name: name, now: instant(s.now), before: s}
+	a.rules = record.Rules{
+		Poll:    c.caps.PollInterval(),
+		Last:    &a.last,
+		Granted: func(p *record.Place) { a.winners = append(a.winners, p.Owner) },
+	}
+	a.settle(a.now, &a.rules)
+	return a, nil
+}
+
+// decide lets f change the settled state that a snapshot shows. It returns nil if f needs to see more of the queue.
+func (c *client) decide(name string, s *snapshot, f func(*change)) (*change, error) {
+	a, err := c.newChange(name, s)
+	if err != nil || a.UsedUp() {
+		return nil, err
+	}
+	f(a)
+	if a.UsedUp() {
+		return nil, nil
+	}
+	a.next = a.encode()
+	a.next.crowd, a.next.version = a.nextCrowd(s.crowd), s.version
+	a.comparePlaces()
+	return a, nil
+}
+
+// comparePlaces finds out which places are to be written. One that was confirmed has another Asked.
+func (a *change) comparePlaces() {
+	before := map[string]*placeRow{}
+	for i := range a.before.places {
+		before[a.before.places[i].Owner] = &a.before.places[i]
+	}
+	if a.before.far != nil {
+		before[a.before.far.Owner] = a.before.far
+	}
+	compare := func(p *record.Place) {
+		now, old := placeOf(p), before[p.Owner]
+		switch {
+		case old == nil:
+			a.added = append(a.added, now)
+		case old.Asked != now.Asked || old.Tokens != now.Tokens:
+			a.confirmed = append(a.confirmed, now)
+		}
+		delete(before, p.Owner)
+	}
+	for i := range a.Queue {
+		compare(&a.Queue[i])
+	}
+	if a.Far != nil {
+		compare(a.Far)
+	}
+	a.removed = slices.Sorted(maps.Keys(before))
+}
+
+// quiet reports whether nothing changes but a confirmation.
+func (a *change) quiet() bool {
+	return a.next == a.before.row && len(a.removed) == 0 && len(a.added) == 0
+}
+
+// peek lets f decide on what is read without a lock, and reports whether that is the answer because there is
+// nothing to write.
+func (c *client) peek(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) (bool, error) {
+	s, err := c.read(ctx, conn, name, l)
+	if err != nil {
+		return false, err
+	}
+	a, err := c.decide(name, s, f)
+	return a != nil && a.quiet(), err
+}
+
+// peekOrStep is peek, and step if there is something to write.
+func (c *client) peekOrStep(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) error {
+	if done, err := c.peek(ctx, conn, name, l, f); done || err != nil {
+		return err
+	}
+	return c.step(ctx, conn, name, l, f)
+}
+
+// step lets f decide on a name, and writes what changes. Then are statements that follow the commit in the same
+// round trip. f may be called again.
+func (c *client) step(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change), then ...Statement) error {
+	leave, err := c.lineUp(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	a, err := c.lockAndDecide(ctx, conn, name, l, f)
+	if err == nil {
+		err = c.write(ctx, conn, a, then)
+	}
+	if err != nil {
+		return c.rollBack(ctx, conn, err)
+	}
+	c.deliver(a)
+	return nil
+}
+
+// lockAndDecide begins a transaction that has the name to itself, reads it and lets f decide. It reads more and
+// more of the queue if f needs that.
+func (c *client) lockAndDecide(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) (*change, error) {
+	begin := slices.Concat(bound(c.statements.begin), bound(c.statements.lock, name))
+	if c.dialect == SQLite { // the host's time is that after the lock
+		if err := c.together(ctx, conn, begin); err != nil {
+			return nil, err
+		}
+		begin = nil
+	}
+	for {
+		read, s := c.reading(name, l)
+		if err := c.together(ctx, conn, append(begin, read)); err != nil {
+			return nil, err
+		}
+		if a, err := c.decide(name, s, f); a != nil || err != nil {
+			return a, err
+		}
+		begin, l.heads = nil, min(16*l.heads, allPlaces)
+	}
+}
+
+// write writes what changes, and commits. A row that is missing cannot be locked, so of those that insert it the
+// database lets one. That is done after the transaction: in InnoDB those that lock a gap let nobody insert there. A
+// name without a row has no places.
+func (c *client) write(ctx context.Context, conn *sql.Conn, a *change, then []Statement) error {
+	var all []Statement
+	if a.next != a.before.row {
+		all = append(all, c.writeRow(a))
+	}
+	if a.before.version == 0 && len(all) > 0 {
+		n := int64(0)
+		all[0].Changed = &n
+		err := c.together(ctx, conn, slices.Concat(bound(c.statements.commit), all, then))
+		if err == nil && n == 0 {
+			return errChanged
+		}
+		return err
+	}
+	for _, owner := range a.removed {
+		all = append(all, c.statements.removePlace.bound(a.name, owner))
+	}
+	for _, p := range slices.Concat(a.added, a.confirmed) {
+		all = append(all, c.statements.addPlace.bound(a.name, p.Owner, p.Tokens, p.Joined, p.Asked, p.Ends, p.Request))
+	}
+	for _, m := range c.messages(a) {
+		q := query{text: notifyText, before: c.statements.before}
+		all = append(all, q.bound(m.channel, m.payload))
+	}
+	return c.together(ctx, conn, slices.Concat(all, bound(c.statements.commit), then))
+}
+
+// writeRow returns the statement that writes the row.
+func (c *client) writeRow(a *change) Statement {
+	q, r := &c.statements.update, &a.next
+	if a.before.version == 0 {
+		q = &c.statements.insert
+	}
+	version := max(a.before.version+1, a.before.now)
+	return q.bound(a.name, version, r.token, r.owner, r.client, r.ttl, r.delay, r.note, r.taken, r.expires, r.crowd, r.extra)
+}
+
+// rollBack ends the transaction in which err was met, and returns err. A connection of which it is not certain that
+// nothing is committed is closed. In SQLite there may be no transaction to end, because it did not begin.
+func (c *client) rollBack(ctx context.Context, conn *sql.Conn, err error) error {
+	conflict := c.library.judge(err) == Conflict
+	if !conflict || c.together(ctx, conn, bound(c.statements.rollback)) != nil && c.dialect != SQLite {
+		discard(conn)
+	}
+	return err
+}
+
+// stepRows lets f decide on some names in one transaction, by their rows only. It returns the names on which f was
+// not called, or at which places have to be read: they are not changed.
+func (c *client) stepRows(ctx context.Context, conn *sql.Conn, names []string, f func(*change)) (left []string, err error) {
+	leave, err := c.lineUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	rows, err := c.lockRows(ctx, conn, names)
+	var all []Statement
+	for _, name := range names {
+		s := rows[name]
+		if s == nil || err != nil || s.hasTombstones() {
+			left = append(left, name)
+			continue
+		}
+		if s.crowd != 0 {
+			s.unloaded = 1 // maybe
+		}
+		var a *change
+		a, err = c.decide(name, s, f)
+		switch {
+		case err != nil:
+		case a == nil:
+			left = append(left, name)
+		case !a.quiet():
+			all = append(all, c.writeRow(a))
+		}
+	}
+	if err == nil {
+		err = c.together(ctx, conn, append(all, bound(c.statements.commit)...))
+	}
+	if err != nil {
+		return nil, c.rollBack(ctx, conn, err)
+	}
+	return left, nil
+}
+
+// lockRows begins a transaction that has the rows of some names to itself, and reads them.
+func (c *client) lockRows(ctx context.Context, conn *sql.Conn, names []string) (map[string]*snapshot, error) {
+	begin := bound(c.statements.begin)
+	if c.dialect == SQLite {
+		if err := c.together(ctx, conn, begin); err != nil {
+			return nil, err
+		}
+		begin = nil
+	}
+	rows, now := map[string]*snapshot{}, int64(0)
+	q, args := c.statements.list(lockRowsText, names, nil)
+	lock, clock := q.bound(args...), c.statements.now.bound()
+	lock.Each = func(scan func(...any) error) error {
+		var name string
+		s := &snapshot{}
+		err := scan(append([]any{&name}, s.into()...)...)
+		rows[name] = s
+		return err
+	}
+	clock.Into = []any{&now}
+	err := c.together(ctx, conn, append(begin, lock, clock))
+	for _, s := range rows {
+		s.now = now // that of the row may be from before it was locked
+	}
+	return rows, err
+}

@@ -1,0 +1,177 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Try implements driver.Driver.
+func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	c.mu.Lock()
+	if err := c.tombstones.Get(req.Owner, c.clock.Now()); err != nil {
+		c.mu.Unlock()
+		return driver.Grant{Request: req}, err
+	}
+	c.requests.sent(req.Owner)
+	c.mu.Unlock()
+	g, err := c.ask(ctx, req, nil, c.clock.Now())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
+	return g, err
+}
+
+// ask takes the hold or, for a waiter, a place. At a name that nobody uses it first tries the one statement that
+// takes it; at one for which others wait it takes the place, or confirms it, beside the name's row. Sent is read before
+// anything is sent (P1).
+func (c *client) ask(ctx context.Context, req driver.Request, w *waiter, sent driver.Instant) (driver.Grant, error) {
+	stored := req
+	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
+	var g driver.Grant
+	var answer error
+	decide := func(a *change) {
+		g = driver.Grant{Request: req}
+		if answer = a.tombstoneOf(req.Owner); answer != nil {
+			return // it was withdrawn, and this request arrives late (P6)
+		}
+		h, err := a.Ask(stored, c.channel, w != nil, sent, a.now, &a.rules)
+		if answer = err; err == nil {
+			g = a.Grant(h)
+			g.Request, g.Valid = req, req.TTL
+		}
+	}
+	l := look{heads: headPlaces, owner: req.Owner, count: true}
+	failure, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
+		if w != nil {
+			if done, err := c.enter(ctx, conn, &stored, w, sent, l, decide); done || err != nil {
+				return err
+			}
+			return c.step(ctx, conn, req.Name, l, decide)
+		}
+		if c.hasShortCut(&stored) {
+			token, err := c.take(ctx, conn, &stored)
+			if g = (driver.Grant{Request: req, Token: token, Block: 1, Since: sent, Valid: req.TTL}); token != 0 || err != nil {
+				answer = nil
+				return err
+			}
+		}
+		return c.peekOrStep(ctx, conn, req.Name, l, decide)
+	})
+	switch {
+	case err == nil && answer != nil && !driver.Gone(answer):
+		return driver.Grant{}, answer
+	case err == nil:
+		return g, answer
+	case failure == Unknown:
+		return driver.Grant{Request: req}, driver.Uncertain(err)
+	}
+	return driver.Grant{}, err
+}
+
+// hasShortCut reports whether there are single statements that take and end such a hold: it is plain, which means
+// that the columns of its row can hold it. In SQLite they would save nothing.
+func (c *client) hasShortCut(req *driver.Request) bool {
+	return c.dialect != SQLite && req.Mode == driver.Exclusive && req.MinHold == 0 && req.Tokens < 2
+}
+
+// take takes a name that nobody uses, in one statement. It returns 0 if the name is in use, or is new to MySQL.
+func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) (token driver.Token, err error) {
+	q := c.statements.take.bound(req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note)
+	if c.dialect == Postgres {
+		if err = conn.QueryRowContext(ctx, q.Text, q.Args...).Scan(&token); err == sql.ErrNoRows {
+			return 0, nil
+		}
+		return token, err
+	}
+	result, err := conn.ExecContext(ctx, q.Text, q.Args...)
+	if err != nil {
+		return 0, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n != 1 {
+		return 0, err
+	}
+	id, err := result.LastInsertId()
+	return driver.Token(id), err
+}
+
+// enter takes a place beside the row of a name for which others wait, or confirms the one that the waiter has, and
+// reads the name, in one round trip. It reports whether decide's answer to that is all, because there is nothing to
+// write: the name may be free by now, or the place be gone.
+//
+// A place is inserted under a shared lock of the row, and only if the row says that there may be places of its
+// kind. A step that makes room has locked the row before it reads the places. So either the step sees the place, or
+// enter sees what the step has done.
+func (c *client) enter(
+	ctx context.Context, conn *sql.Conn, req *driver.Request, w *waiter, sent driver.Instant, l look, decide func(*change),
+) (done bool, err error) {
+	c.mu.Lock()
+	placed, ahead := w.placed, w.ahead
+	c.mu.Unlock()
+	args := []any{req.Name, req.Owner, req.Tokens, int64(sent), micros(c.caps.PlaceLife(ahead))}
+	var all []Statement
+	switch {
+	case placed:
+		leave, err := c.lineUp(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer leave()
+		all = []Statement{c.statements.confirm.bound(args...)}
+	case c.dialect == SQLite:
+		return false, nil
+	default:
+		all = bound(c.statements.join, append(args, requestText(req, c.channel), crowdOf(req))...)
+	}
+	read, s := c.reading(req.Name, l)
+	if err := c.together(ctx, conn, append(all, read)); err != nil {
+		if !placed {
+			return false, c.rollBack(ctx, conn, err)
+		}
+		return false, err
+	}
+	a, err := c.decide(req.Name, s, decide)
+	if err == nil && !placed && s.ends != 0 && s.ends < s.now {
+		err = c.prune(ctx, conn, req.Name)
+	}
+	return a != nil && a.quiet(), err
+}
+
+// prune removes up to two places of a name that nobody confirms: see record.Record.Ask.
+func (c *client) prune(ctx context.Context, conn *sql.Conn, name string) error {
+	return c.removeEnded(ctx, conn, &c.statements.over, name)
+}
+
+// removeEnded removes the places that a statement finds, if nobody has confirmed them since. Each is removed by its
+// key: statements that remove several lock rows in orders that differ.
+func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find *query, args ...any) error {
+	var places [][2]string
+	if err := c.scan(ctx, conn, find, args, func(scan func(...any) error) error {
+		var p [2]string
+		err := scan(&p[0], &p[1])
+		places = append(places, p)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, p := range places {
+		if _, err := c.exec(ctx, conn, &c.statements.removeOver, p[0], p[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reasonGone returns the error that says why an owner has no hold.
+func (a *change) reasonGone(owner string) error {
+	if err := a.tombstoneOf(owner); err != nil {
+		return err
+	}
+	return driver.ErrNotHeld
+}
+
+// storable returns a note as all databases can keep it: PostgreSQL has no text with a zero byte.
+func storable(note string) string { return strings.ReplaceAll(note, "\x00", "\uFFFD") }
