@@ -65,7 +65,7 @@ func (r *request) older() { r.age = min(r.age+1, timeout) }
 
 // tidy forgets what makes no difference any more.
 func (w *world) tidy() {
-	if w.others == 0 && !w.anyServer && !w.anywhere && !w.blind { // nobody looks at followers
+	if w.others == 0 && !w.anyServer && !w.blind { // nobody looks at followers
 		for i := range w.servers {
 			if leader, connected := w.leaderOf(int8(i)); connected {
 				s := &w.servers[i]
@@ -396,7 +396,7 @@ func (w *world) clientSteps(can can) {
 		can("A gives up its connection", func(w *world) { w.left.drops--; w.disconnect() })
 	}
 	quiet := c.requests == 0 && c.replies == 0
-	if !c.open || s.Over || !c.leads && !w.anyServer && !w.anywhere {
+	if !c.open || s.Over {
 		return
 	}
 	sends := func(name string, left func(*budget) *int8, rs ...request) {
@@ -476,8 +476,7 @@ func (w *world) disconnect() {
 // to it.
 func (w *world) connectSteps(x int8, can can) {
 	a := &w.a
-	leads := w.servers[x].leads
-	if !leads && !w.anyServer && !w.anywhere && !w.blind {
+	if !w.servers[x].leads && !w.anyServer && !w.blind {
 		return
 	}
 	leader, connected := w.leaderOf(x)
@@ -494,7 +493,7 @@ func (w *world) connectSteps(x int8, can can) {
 	can(named("A connects to server %d", x), func(w *world) {
 		a := &w.a
 		w.left.connects--
-		a.conn = connection{there: true, open: true, leads: leads || w.blind, number: (a.conn.number + 1) % 4, server: x, session: session}
+		a.conn = connection{there: true, open: true, number: (a.conn.number + 1) % 4, server: x, session: session}
 		if a.session = session; a.phase == withdrawing && a.part == toOpen {
 			return
 		}
@@ -548,7 +547,7 @@ func (w *world) receive() {
 	if w.arrival {
 		sent = now
 	}
-	a.sessions[a.session].Answered(kind, c.leads, sent)
+	a.sessions[a.session].Answered(kind, sent)
 	switch a.phase {
 	case asking, queued:
 		switch {

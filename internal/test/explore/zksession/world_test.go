@@ -38,7 +38,6 @@ const (
 // setup is what is explored.
 type setup struct {
 	anyServer bool // A's sessions are not kept at the leader
-	anywhere  bool // A uses followers too, and knows which they are
 	unsafe    bool // exclusion is not checked
 	behind    bool // B has the name at the start
 	prefix    []string
@@ -215,7 +214,6 @@ const (
 type connection struct {
 	there    bool  // there is one
 	open     bool  // at the server's side
-	leads    bool  // A knows that the server leads
 	number   uint8 // tells it from those before
 	server   int8
 	session  uint8
@@ -300,7 +298,7 @@ func (s *setup) model() explore.Model[*world, [2]uint64] {
 	}
 	w.a.sessions[1].Since = now
 	w.a.session = 1
-	w.a.conn = connection{there: true, open: true, leads: true, session: 1}
+	w.a.conn = connection{there: true, open: true, session: 1}
 	if s.behind {
 		w.base.apply(entry{create, 0, firstOfB})
 		w.b = other{firstOfB, true}
