@@ -100,7 +100,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	}
 	c := &client{
 		main: newRoute(etcd), own: own, clock: o.Clock, layout: l, id: rand.Text()[:table.ClientLen],
-		sessions: map[int64]*session{}, records: index{},
+		sessions: map[int64]*session{}, records: index{}, kept: keepAlives{busy: make(chan struct{}, 1)},
 		followers: map[string][]*follower{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
@@ -166,24 +166,19 @@ func (c *client) ask(ctx context.Context) (*etcdserverpb.ResponseHeader, error) 
 	var member peer.Peer
 	first := &etcdserverpb.RangeRequest{Key: []byte(c.layout.TombstonesAt), CountOnly: true}
 	resp, err := etcdserverpb.NewKVClient(c.main.etcd.ActiveConnection()).Range(ctx, first, atOnce, grpc.Peer(&member))
-	switch {
-	case err == nil:
-		return resp.Header, nil
-	case status.Code(err) == codes.Unavailable && member.Addr == nil: // no connection was made
+	if err != nil && status.Code(err) == codes.Unavailable && member.Addr == nil { // no connection was made
 		return nil, ended(ctx, err)
 	}
-	// A member has refused it, for example one that knows of no leader. The library asks the others.
-	if resp, err = c.main.get(ctx, c.layout.TombstonesAt, clientv3.WithCountOnly()); err != nil {
-		return nil, err
+	if err != nil { // a member refuses it, for example one that knows of no leader: the library asks the others
+		resp, err = c.main.get(ctx, first)
 	}
-	return resp.Header, nil
+	return resp.GetHeader(), err
 }
 
 // Caps implements driver.Driver.
 func (c *client) Caps() driver.Caps { return c.caps }
 
-// Close implements driver.Driver. Leases on which nothing is left are ended at
-// once, the others end with their TTL.
+// Close implements driver.Driver. Leases end with their TTL.
 func (c *client) Close() error {
 	c.mu.Lock()
 	if c.isClosed {
@@ -192,25 +187,10 @@ func (c *client) Close() error {
 	}
 	c.isClosed = true
 	close(c.losses)
-	used := map[*session]bool{}
-	for r := range c.records.all() {
-		used[r.session.Load()] = true
-	}
-	var idle []clientv3.LeaseID
-	for _, s := range c.sessions {
-		if !used[s] && s.usable() {
-			idle = append(idle, s.id)
-		}
-	}
 	c.mu.Unlock()
 	c.die()
 	c.timer.Close()
 	c.background.Wait()
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), closeWithin)
-	defer cancel()
-	for _, id := range idle {
-		c.main.leases.Revoke(ctx, id) // a courtesy: without it they end a little later
-	}
 	if !c.own {
 		return nil
 	}
@@ -220,6 +200,3 @@ func (c *client) Close() error {
 	}
 	return err
 }
-
-// closeWithin bounds the courtesies of Close.
-const closeWithin = time.Second

@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/certs"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
@@ -129,79 +127,6 @@ func passOnce(t *testing.T, a, b *holdfast.Client) {
 	if err := <-got; err != nil {
 		t.Errorf("P7: a waiter with a password: %v", err)
 	}
-}
-
-// asks are requests of each kind, none of which waits for a lock.
-func asks(c *client) map[string]func(context.Context) error {
-	granted := driver.Grant{Request: request("held"), Token: 1}
-	return map[string]func(context.Context) error{
-		"Try":       func(ctx context.Context) error { _, err := c.Try(ctx, request("tried")); return err },
-		"Enqueue":   func(ctx context.Context) error { _, err := c.Enqueue(ctx, request("queued")); return err },
-		"Renew":     func(ctx context.Context) error { return c.Renew(ctx, []driver.Grant{granted})[0].Err },
-		"Release":   func(ctx context.Context) error { return c.Release(ctx, []driver.Grant{granted})[0] },
-		"Inspect":   func(ctx context.Context) error { _, err := c.Inspect(ctx, "held"); return err },
-		"Break":     func(ctx context.Context) error { return c.Break(ctx, "held", 1) },
-		"Downgrade": func(ctx context.Context) error { _, err := c.Downgrade(ctx, granted); return err },
-		"List": func(ctx context.Context) error {
-			for _, err := range c.List(ctx, "") {
-				return err
-			}
-			return nil
-		},
-	}
-}
-
-// TestEndedContexts: whatever a request waits for when its context ends (a connection
-// that is being made to a silent server, an answer, a member that is gone), it ends
-// then, and its error says that the context has ended (P11).
-func TestEndedContexts(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	proxy := chaos.StartProxy(t, server.Addrs())
-	open := func(what string) *client {
-		c := dial(t, proxy.Addr, nil)
-		t.Cleanup(func() { c.Close() })
-		if _, err := c.Try(t.Context(), driver.Request{Name: what, Owner: what, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	ends := func(c *client, when string) {
-		t.Helper()
-		for what, ask := range asks(c) {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			began := time.Now()
-			for { // a connection that breaks may be told first, also at the last moment
-				over := ctx.Err() != nil
-				err := ask(ctx)
-				if err != nil && !over && !errors.Is(err, context.DeadlineExceeded) {
-					continue
-				}
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("P11: %s, %s: %v", what, when, err)
-				}
-				break
-			}
-			if took := time.Since(began); took > dialTimeout-time.Second {
-				t.Errorf("P11: %s, %s: returned after %v", what, when, took)
-			}
-			cancel()
-			cancelled, cancel := context.WithCancel(t.Context())
-			cancel()
-			if err := ask(cancelled); !errors.Is(err, context.Canceled) {
-				t.Errorf("P11: %s, under a cancelled context: %v", what, err)
-			}
-		}
-	}
-	c := open("mute")
-	proxy.Hold(chaos.ToClient, "")
-	ends(c, "of a server that does not answer")
-	proxy.Cut()
-	ends(c, "of a server that cannot be reached")
-	proxy.Heal()
-	c = open("later")
-	proxy.Hold(chaos.ToServer, "")
-	proxy.Cut()
-	ends(c, "while a connection is made")
 }
 
 // TestOpenEnds: Open returns when its context ends, with a password and without,

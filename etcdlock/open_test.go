@@ -67,7 +67,7 @@ func TestParse(t *testing.T) {
 
 func TestOptionsRefused(t *testing.T) {
 	for _, o := range []Options{
-		{Layout: "other"}, {Prefix: "/a"}, {Prefix: strings.Repeat("a", table.MaxPrefix+1)}, {Poll: time.Microsecond},
+		{Layout: "other"}, {Prefix: "/a"}, {Prefix: "a/lock/b"}, {Prefix: strings.Repeat("a", table.MaxPrefix+1)}, {Poll: time.Microsecond},
 	} {
 		if _, err := New(t.Context(), nil, &o); err == nil {
 			t.Errorf("P10: %+v was taken", o)

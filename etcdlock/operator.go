@@ -33,8 +33,9 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	defer cancel()
 	dir, created := c.layout.Dir(name), c.layout.Created(token)
 	for {
-		resp, err := c.main.get(ctx, dir, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(created),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		read := table.InOrder(table.Read(dir), etcdserverpb.RangeRequest_ASCEND)
+		read.MaxCreateRevision = created
+		resp, err := c.main.get(ctx, read)
 		if err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	dir := c.layout.Dir(name)
-	resp, err := c.main.get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	resp, err := c.main.get(ctx, table.InOrder(table.Read(dir), etcdserverpb.RangeRequest_ASCEND))
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -190,17 +191,16 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 // scan reads all entries of names that begin with prefix, page by page.
 func (c *client) scan(ctx context.Context, prefix string) (map[string][]table.Entry, error) {
 	names := map[string][]table.Entry{}
-	start := c.layout.Name(prefix)
-	end := clientv3.GetPrefixRangeEnd(start)
-	if start == "" {
-		start, end = "\x00", "\x00" // from the first key on
+	page := table.Read(c.layout.Name(prefix))
+	if page.Limit = pageSize; len(page.Key) == 0 {
+		page.Key, page.RangeEnd = []byte{0}, []byte{0} // from the first key on
 	}
 	for {
 		if err := c.alive(ctx); err != nil {
 			return nil, err
 		}
 		bounded, cancel := c.bounded(ctx)
-		resp, err := c.main.get(bounded, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+		resp, err := c.main.get(bounded, page)
 		cancel()
 		if err != nil {
 			return nil, err
@@ -214,6 +214,6 @@ func (c *client) scan(ctx context.Context, prefix string) (map[string][]table.En
 		if !resp.More {
 			return names, nil
 		}
-		start = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		page.Key = append(resp.Kvs[len(resp.Kvs)-1].Key, 0)
 	}
 }

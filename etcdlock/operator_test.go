@@ -42,20 +42,6 @@ func TestStockShown(t *testing.T) {
 	}
 }
 
-// TestOthersRemains: what a store whose prefix goes on where the keys of a name begin
-// keeps of withdrawn requests and broken holds is no hold of that name.
-func TestOthersRemains(t *testing.T) {
-	server := shared(t)
-	a, b := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), &Options{Prefix: "holdfast/lock"})
-	release(t, b, driver.Grant{Request: request("any")})
-	must(t, b.Break(t.Context(), "other", take(t, b, request("other")).Token))
-	for _, name := range []string{"gone", "broken"} {
-		if _, err := a.Try(t.Context(), request(name)); err != nil {
-			t.Errorf("P7: the free name %s: %v", name, err)
-		}
-	}
-}
-
 // TestTombstoneLeaseRevoked: the lease of tombstones has been revoked. Break, and the release of a hold that
 // needs a tombstone, make another.
 func TestTombstoneLeaseRevoked(t *testing.T) {

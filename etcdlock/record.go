@@ -216,7 +216,7 @@ func (c *client) remove(records []*record) {
 		switch {
 		case errs[i] == nil || driver.Gone(errs[i]):
 			c.forgetLocked(r)
-		case s != nil && s.usable():
+		case s != nil && !s.over && !s.ended():
 			c.expireAtLocked(r, c.clock.Now().Add(removePause)) // the next sweep tries again
 		default:
 			c.forgetUnsureLocked(r)

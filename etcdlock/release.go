@@ -85,9 +85,6 @@ func (c *client) endRelease(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.recordLocked(g.Name, g.Owner); r != nil && r.state != closed {
-		if r.minimum != nil && !c.isClosed {
-			r.minimum.revoke()
-		}
 		c.forgetLocked(r)
 	}
 }
@@ -148,19 +145,18 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 // findKey finds the owner's key, which is that one if the client knows of any. The read and
 // the tombstone are one transaction, so no request of the owner can take effect after the read.
 func (c *client) findKey(ctx context.Context, g *driver.Grant, key string) (table.Removal, error) {
-	dir := dirSpan(c.layout.Dir(g.Name), false)
+	dir := c.layout.Dir(g.Name)
 	tombstone, err := c.tombstone(ctx, g)
 	if err != nil {
 		return table.Removal{}, err
 	}
-	read := table.RangeOp([]byte(dir.key), []byte(dir.end), 0)
-	resp, err := c.spareRoute().txn(ctx, &etcdserverpb.TxnRequest{Success: append(tombstone, read)})
+	resp, err := c.spareRoute().txn(ctx, &etcdserverpb.TxnRequest{Success: append(tombstone, table.Op(table.Read(dir)))})
 	if err != nil {
 		c.misses(err)
 		return table.Removal{}, err
 	}
 	kvs := resp.Responses[len(tombstone)].GetResponseRange().Kvs
-	e := table.Find(c.layout.ParseEntries(dir.key, kvs), g.Owner, key)
+	e := table.Find(c.layout.ParseEntries(dir, kvs), g.Owner, key)
 	if e == nil {
 		return table.Removal{}, driver.ErrNotHeld
 	}
@@ -212,7 +208,7 @@ func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) erro
 	key := []byte(c.key(r))
 	resp, err := c.spareRoute().txn(ctx, &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, r.created)},
-		Success: append(tombstone, table.PutOp(key, v.String(), s.lease())),
+		Success: append(tombstone, table.PutOp(key, v.String(), s.id)),
 		Failure: tombstone,
 	})
 	if err != nil {

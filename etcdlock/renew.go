@@ -38,14 +38,14 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	sessions := map[*session][]renewing{}
-	var moving, handedOver, missing []renewing
+	var moving, handedOver []renewing
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
 		r := renewing{c.recordLocked(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
 		switch {
 		case r.record == nil || !c.isHoldLocked(r.record, r.grant):
-			missing = append(missing, r)
+			r.out.Err = errGone
 		case now >= r.trusted: // its key may be there for the lock-delay
 			r.out.Err = driver.ErrNotHeld
 		case r.claim || r.session.Load().fixed != outlasts(&r.grant.Request, r.began, now):
@@ -63,22 +63,25 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}
 	c.mu.Unlock()
 	for s, batch := range sessions {
-		missing = append(missing, c.renewSession(ctx, s, batch)...)
+		c.renewSession(ctx, s, batch)
 	}
 	for _, r := range moving {
-		if !c.move(ctx, r) {
-			missing = append(missing, r)
+		if err := c.move(ctx, r); err != nil {
+			r.out.Err = err
 		}
 	}
-	missing = append(missing, c.recordHandOvers(ctx, handedOver)...)
-	gone := make([]driver.Grant, len(missing))
-	for i, r := range missing {
-		gone[i] = *r.grant
+	c.recordHandOvers(ctx, handedOver)
+	var gone []driver.Grant
+	var at []int
+	for i := range out {
+		if out[i].Err == errGone {
+			gone, at = append(gone, grants[i]), append(at, i)
+		}
 	}
-	for i, err := range c.why(ctx, gone) {
-		missing[i].out.Err = err
+	for n, err := range c.why(ctx, gone) {
+		out[at[n]].Err = err
 		c.mu.Lock()
-		if r := missing[i].record; r != nil && r.state == held && driver.Gone(err) {
+		if r := c.recordLocked(gone[n].Name, gone[n].Owner); r != nil && r.state == held && driver.Gone(err) {
 			c.forgetLocked(r)
 		}
 		c.mu.Unlock()
@@ -95,8 +98,8 @@ func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
 }
 
 // renewSession renews holds of one session, or those that are on leases of their own if it is
-// nil, and returns those whose keys are gone.
-func (c *client) renewSession(ctx context.Context, s *session, batch []renewing) (missing []renewing) {
+// nil.
+func (c *client) renewSession(ctx context.Context, s *session, batch []renewing) {
 	ttl := batch[0].grant.TTL
 	for _, r := range batch {
 		ttl = min(ttl, r.grant.TTL)
@@ -123,10 +126,9 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 		case i >= len(there):
 			r.out.Err = err
 		case !there[i] || !c.renewed(r, cmp.Or(s, r.session.Load()), since):
-			missing = append(missing, r)
+			r.out.Err = errGone
 		}
 	}
-	return missing
 }
 
 // there reports which of the keys are there, and are the same as when they were
@@ -137,9 +139,7 @@ func (c *client) there(ctx context.Context, batch []renewing) (there []bool, err
 		for _, r := range some {
 			key := []byte(c.key(r.record))
 			txn.Compare = append(txn.Compare, table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, r.created))
-			read := table.RangeOp(key, nil, 0)
-			read.GetRequestRange().KeysOnly = true
-			txn.Failure = append(txn.Failure, read)
+			txn.Failure = append(txn.Failure, table.Op(&etcdserverpb.RangeRequest{Key: key, KeysOnly: true}))
 		}
 		resp, err := c.spareRoute().txn(ctx, txn)
 		if err != nil {
@@ -224,7 +224,8 @@ func outlasts(req *driver.Request, began, now driver.Instant) bool {
 
 // fixedFor returns a session for one hold whose lease lasts for what is left of its
 // minimum hold: the same each time, because a minimum hold may be long, and etcd may have
-// put the key there although the answer was lost.
+// put the key there although the answer was lost. A lease that is left without its hold ends with
+// the minimum hold.
 func (c *client) fixedFor(ctx context.Context, r *record, left time.Duration) (*session, error) {
 	c.mu.Lock()
 	s := r.minimum
@@ -242,18 +243,15 @@ func (c *client) fixedFor(ctx context.Context, r *record, left time.Duration) (*
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.isKnownLocked(r) { // it was released in the meantime
-		if !c.isClosed {
-			s.revoke()
-		}
 		return nil, driver.ErrNotHeld
 	}
 	r.minimum = s
 	return s, nil
 }
 
-// move puts a hold's key on the lease that it should be on now. It reports false if the key is gone.
-func (c *client) move(ctx context.Context, r renewing) bool {
-	key, from := c.key(r.record), r.session.Load().lease()
+// move puts a hold's key on the lease that it should be on now. It returns errGone if the key is gone.
+func (c *client) move(ctx context.Context, r renewing) error {
+	key, from := c.key(r.record), r.session.Load().id
 	for {
 		req, now := &r.grant.Request, c.clock.Now()
 		c.mu.Lock()
@@ -267,58 +265,53 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 			s, err = c.session(ctx, holdSeconds(req), now.Add(-req.TTL/8))
 		}
 		if err != nil {
-			r.out.Err = err
-			return true
+			return err
 		}
 		since := s.sentBefore(c.clock.Now())
-		resp, err := c.spareRoute().txn(ctx, table.Move(key, r.created, from, s.lease()))
+		resp, err := c.spareRoute().txn(ctx, table.Move(key, r.created, from, s.id))
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			c.end(s)
 			continue
 		case err != nil:
-			r.out.Err = err
-			return true
+			return err
+		case resp.Succeeded && c.renewed(r, s, since):
+			return nil
 		case resp.Succeeded:
-			return c.renewed(r, s, since)
+			return errGone // it was released in the meantime
 		}
 		kvs := resp.Responses[0].GetResponseRange().Kvs
 		if len(kvs) == 0 || kvs[0].CreateRevision != r.created || clientv3.LeaseID(kvs[0].Lease) == from {
-			return false
+			return errGone
 		}
 		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, although its answer was lost
 	}
 }
 
 // recordHandOvers puts the tokens of holds that were handed over on record (P3), several at a
-// time: each is a request of its own, and the answers to the other renewals wait for them. It
-// returns the holds whose keys are gone. A store that is full takes no value; the hold is
-// renewed all the same, and operators see the token from before.
-func (c *client) recordHandOvers(ctx context.Context, handedOver []renewing) (missing []renewing) {
-	gone := make([]bool, len(handedOver))
-	var requests sync.WaitGroup
-	room := make(chan struct{}, recordsAtOnce)
-	for i, r := range handedOver {
-		if *r.out == (driver.Renewal{}) || r.out.Err != nil {
-			continue // missing, or not renewed
-		}
-		room <- struct{}{}
-		requests.Go(func() {
-			defer func() { <-room }()
-			times := int(r.grant.Token - c.layout.Token(r.created))
-			there, err := c.change(ctx, r.record, r.grant, func(v *table.Value) { v.HandedOver = max(v.HandedOver, times) })
-			if gone[i] = err == nil && !there; err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
-				*r.out = driver.Renewal{Err: err}
+// time: each is a request of its own, and the answers to the other renewals wait for them. A
+// store that is full takes no value; the hold is renewed all the same, and operators see the
+// token from before.
+func (c *client) recordHandOvers(ctx context.Context, handedOver []renewing) {
+	for some := range slices.Chunk(handedOver, recordsAtOnce) {
+		var requests sync.WaitGroup
+		for _, r := range some {
+			if r.out.Err != nil {
+				continue
 			}
-		})
-	}
-	requests.Wait()
-	for i, r := range handedOver {
-		if gone[i] {
-			missing = append(missing, r)
+			requests.Go(func() {
+				times := int(r.grant.Token - c.layout.Token(r.created))
+				there, err := c.change(ctx, r.record, r.grant, func(v *table.Value) { v.HandedOver = max(v.HandedOver, times) })
+				switch {
+				case err == nil && !there:
+					*r.out = driver.Renewal{Err: errGone}
+				case err != nil && !errors.Is(err, rpctypes.ErrNoSpace):
+					*r.out = driver.Renewal{Err: err}
+				}
+			})
 		}
+		requests.Wait()
 	}
-	return missing
 }
 
 // recordsAtOnce is how many tokens are put on record at the same time.

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -33,64 +31,6 @@ func TestBusy(t *testing.T) {
 		must(t, err)
 		return locks
 	})
-}
-
-// passwordsChecked returns how often a server was asked for a token.
-func passwordsChecked(t *testing.T, addr string) string {
-	t.Helper()
-	resp, err := http.Get("http://" + addr + "/metrics")
-	must(t, err)
-	defer resp.Body.Close()
-	metrics, err := io.ReadAll(resp.Body)
-	must(t, err)
-	for line := range strings.Lines(string(metrics)) {
-		if strings.HasPrefix(line, "grpc_server_started_total") && strings.Contains(line, `"Authenticate"`) {
-			return line
-		}
-	}
-	t.Fatal("the server counts no passwords")
-	return ""
-}
-
-// TestKeepAlivesCheckNoPassword: signs of life of a client with a password do not have it checked again.
-func TestKeepAlivesCheckNoPassword(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	root := dialClient(t, server.Addrs())
-	defer root.Close()
-	_, err1 := root.UserAdd(t.Context(), "root", "secret")
-	_, err2 := root.UserGrantRole(t.Context(), "root", "root")
-	_, err3 := root.AuthEnable(t.Context())
-	must(t, errors.Join(err1, err2, err3))
-	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"http://" + server.Addrs()}, DialTimeout: dialTimeout, Username: "root", Password: "secret",
-	})
-	must(t, err)
-	c, err := connect(t.Context(), etcd, true, &Options{})
-	must(t, err)
-	g, err := c.Try(t.Context(), driver.Request{Name: "x", Owner: "owner", TTL: time.Hour, Tokens: 1})
-	must(t, err)
-	s := g.Handle.(*record).session.Load()
-	alive := func() {
-		t.Helper()
-		if _, err := s.refresh(t.Context(), c.clock.Now()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
-		t.Fatal(r.Err)
-	}
-	alive()
-	for before := ""; before != passwordsChecked(t, server.Addrs()); { // until the stream for breaks has been opened too
-		before = passwordsChecked(t, server.Addrs())
-		time.Sleep(time.Second / 10)
-	}
-	before := passwordsChecked(t, server.Addrs())
-	for range 20 {
-		alive()
-	}
-	if after := passwordsChecked(t, server.Addrs()); after != before {
-		t.Errorf("20 signs of life: %s before, %s after", before, after)
-	}
 }
 
 // TestFull: beyond its quota etcd takes no puts. Holds are renewed and released
@@ -141,7 +81,7 @@ func TestLeaseEnded(t *testing.T) {
 	c := dial(t, server.Addrs(), nil)
 	g := take(t, c, request("ended"))
 	r := g.Handle.(*record)
-	if _, err := c.main.etcd.Revoke(t.Context(), r.session.Load().lease()); err != nil {
+	if _, err := c.main.etcd.Revoke(t.Context(), r.session.Load().id); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.session.Load().refresh(t.Context(), c.clock.Now()); !errors.Is(err, errOver) {
@@ -197,41 +137,10 @@ func TestLateMove(t *testing.T) {
 			if arrives == "after the next" {
 				arrive()
 			}
-			if now := leaseOf(t, c, req.Name); now != own || int64(c.recordLocked(req.Name, req.Owner).session.Load().lease()) != own {
+			if now := leaseOf(t, c, req.Name); now != own || int64(c.recordLocked(req.Name, req.Owner).session.Load().id) != own {
 				t.Errorf("P1: the key is on lease %x, not on %x, of which the client knows", now, own)
 			}
 		})
-	}
-}
-
-// TestMinHoldUndone: a hold whose move to the lease of its minimum hold is not answered is
-// withdrawn. Its lease, which lasts for so long, goes with it (P9).
-func TestMinHoldUndone(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	c := dial(t, server.Addrs(), nil)
-	req := driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second, MinHold: time.Hour}
-	_, restore := delay(t, c, moves)
-	g, err := c.Try(t.Context(), req)
-	if !errors.Is(err, driver.ErrUncertain) {
-		t.Fatalf("a Try that is not answered returned %v", err)
-	}
-	restore()
-	release(t, c, g)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for long := true; long; {
-		all, err := c.main.etcd.Leases(ctx)
-		if err != nil {
-			t.Fatalf("P9: a lease of the minimum hold stays: %v", err)
-		}
-		long = false
-		for _, lease := range all.Leases {
-			left, err := c.main.etcd.TimeToLive(ctx, lease.ID)
-			if err != nil {
-				t.Fatalf("P9: a lease of the minimum hold stays: %v", err)
-			}
-			long = long || left.GrantedTTL >= int64(req.MinHold/time.Second)
-		}
 	}
 }
 

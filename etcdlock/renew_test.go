@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/chaos"
@@ -78,12 +76,12 @@ func TestKeptAliveOnce(t *testing.T) {
 	proxy.HoldReplies()
 	gone, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if _, err := c.keepAlive(gone, leases[0].lease(), 60); !errors.Is(err, context.Canceled) {
+	if _, err := c.keepAlive(gone, leases[0].id, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("an asker that has gone got %v", err)
 	}
 	got := make(chan int64)
 	go func() {
-		ttl, _ := c.keepAlive(t.Context(), leases[1].lease(), 90)
+		ttl, _ := c.keepAlive(t.Context(), leases[1].id, time.Minute)
 		got <- ttl
 	}()
 	proxy.Heal()
@@ -113,43 +111,6 @@ func TestMinHoldIsTrustedWithinItsLease(t *testing.T) {
 		before := g.Since.Add(ends)
 		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Since.Add(r.Valid) > before {
 			t.Errorf("P1: its renewal gives %+v, its lease ends at %v", r, before)
-		}
-	}
-}
-
-// TestHandOversAtOnce: the tokens of many holds that were handed over are put on record at the same
-// time, so the answers to the other renewals of the batch do not wait for one request after the
-// other (P2).
-func TestHandOversAtOnce(t *testing.T) {
-	server := shared(t)
-	c := dial(t, server.Addrs(), nil)
-	const holds = 40
-	var grants []driver.Grant
-	for i := range holds {
-		req := request(fmt.Sprintf("n%d", i))
-		req.Tokens = c.caps.TokenBlock
-		g := take(t, c, req)
-		g.Token, g.HandedOver = g.Token+1, true
-		grants = append(grants, g)
-	}
-	var arrived atomic.Int64
-	all := make(chan struct{})
-	intercept(c, func(ctx context.Context, req *etcdserverpb.TxnRequest, send sender) (*etcdserverpb.TxnResponse, error) {
-		if len(req.Success) == 1 && req.Success[0].GetRequestPut() != nil {
-			if arrived.Add(1) == holds {
-				close(all)
-			}
-			select { // until as many are under way
-			case <-all:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		return send()
-	})
-	for i, r := range c.Renew(t.Context(), grants) {
-		if r.Err != nil {
-			t.Errorf("P2: hold %d: %v", i, r.Err)
 		}
 	}
 }

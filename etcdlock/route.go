@@ -27,14 +27,13 @@ import (
 type route struct {
 	etcd   *clientv3.Client
 	rpc    etcdserverpb.KVClient
-	kv     clientv3.KV // over rpc
 	leases clientv3.Lease
 }
 
 func newRoute(etcd *clientv3.Client) *route { return routeBy(etcd, clientv3.RetryKVClient(etcd)) }
 
 func routeBy(etcd *clientv3.Client, rpc etcdserverpb.KVClient) *route {
-	return &route{etcd, rpc, clientv3.NewKVFromKVClient(rpc, etcd), clientv3.NewLease(etcd)}
+	return &route{etcd, rpc, clientv3.NewLease(etcd)}
 }
 
 // spareRoute returns the route of renewals and releases, or that of all other requests
@@ -46,28 +45,19 @@ func (c *client) spareRoute() *route {
 	return c.main
 }
 
-// do carries an operation out.
-func (w *route) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	resp, err := w.kv.Do(ctx, op)
-	return resp, ended(ctx, err)
-}
-
-// get reads keys.
-func (w *route) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*etcdserverpb.RangeResponse, error) {
-	resp, err := w.do(ctx, clientv3.OpGet(key, opts...))
-	return (*etcdserverpb.RangeResponse)(resp.Get()), err
-}
-
 // callOptions are the library's own defaults, but for the bound of a request's size: ours are small.
 var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 
-// txn sends a transaction that was put together by hand: see package table.
+// get reads keys.
+func (w *route) get(ctx context.Context, req *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	resp, err := w.rpc.Range(ctx, req, callOptions...)
+	return resp, ended(ctx, clientv3.ContextError(ctx, err))
+}
+
+// txn sends a transaction.
 func (w *route) txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	resp, err := w.rpc.Txn(ctx, req, callOptions...)
-	if err != nil {
-		return nil, ended(ctx, clientv3.ContextError(ctx, err))
-	}
-	return resp, nil
+	return resp, ended(ctx, clientv3.ContextError(ctx, err))
 }
 
 // ended returns err. If the context has ended, the error says so in the context's words, whatever part
@@ -121,16 +111,4 @@ func (c *client) alive(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	return ctx.Err()
-}
-
-// sleep waits for d. It returns false if the context ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

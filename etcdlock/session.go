@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // session is one lease of etcd, on which the keys of many holds are: those of
@@ -20,7 +22,7 @@ type session struct {
 	seconds int64
 	busy    chan struct{} // holds one value while somebody asks the store
 
-	// Guarded by the client's mutex.
+	// Guarded by the client's mutex. The id is set once, before the first refresh returns.
 	id    clientv3.LeaseID
 	since driver.Instant // the sending of the last request that started the TTL again
 	over  bool           // the lease has ended, or nobody can be sure that it has not
@@ -81,12 +83,11 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 	if since, err := s.fresh(after); err != nil || since != 0 {
 		return since, err // another goroutine has asked in the meantime
 	}
-	sent := s.c.clock.Now()
+	sent, ttl, err := s.c.clock.Now(), int64(0), error(nil)
 	if s.id == 0 { // changed only by the goroutine that has busy
 		return sent, s.grant(ctx, sent)
 	}
-	ttl, err := s.c.keepAlive(ctx, s.id, s.seconds)
-	if err != nil {
+	if ttl, err = s.c.keepAlive(ctx, s.id, max(s.pulse(), time.Second)); err != nil {
 		return 0, err
 	}
 	if ttl <= 0 {
@@ -97,8 +98,7 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 	defer s.c.mu.Unlock()
 	// An answer that comes when the lease may have ended proves nothing: etcd
 	// may have sent for its end before it started the TTL again.
-	if s.ended() || ttl < s.seconds {
-		s.over = true
+	if s.over = s.over || s.ended() || ttl < s.seconds; s.over {
 		return 0, errOver
 	}
 	s.since = sent
@@ -109,9 +109,8 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 func (s *session) fresh(after driver.Instant) (driver.Instant, error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	switch {
-	case s.over || s.ended():
-		s.over = true
+	switch s.over = s.over || s.ended(); {
+	case s.over:
 		return 0, errOver
 	case s.id != 0 && s.since >= after:
 		return s.since, nil
@@ -123,9 +122,6 @@ func (s *session) fresh(after driver.Instant) (driver.Instant, error) {
 func (s *session) ended() bool {
 	return s.id != 0 && s.c.clock.Now() >= s.since.Add(time.Duration(s.seconds)*time.Second)
 }
-
-// usable reports whether the lease was made and has not ended.
-func (s *session) usable() bool { return s.id != 0 && !s.over && !s.ended() }
 
 // grant makes the lease.
 func (s *session) grant(ctx context.Context, sent driver.Instant) error {
@@ -142,13 +138,6 @@ func (s *session) grant(ctx context.Context, sent driver.Instant) error {
 	return nil
 }
 
-// lease returns the id of the lease.
-func (s *session) lease() clientv3.LeaseID {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.id
-}
-
 // sentBefore returns since, or sent where that is earlier.
 func (s *session) sentBefore(sent driver.Instant) driver.Instant {
 	s.c.mu.Lock()
@@ -162,21 +151,11 @@ func (s *session) sentBefore(sent driver.Instant) driver.Instant {
 func (s *session) beating(ctx context.Context) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	go func() {
-		for sleep(ctx, s.pulse()) {
+		for pause.Sleep(ctx, s.pulse()) {
 			s.refresh(ctx, s.c.clock.Now().Add(-s.pulse()/2))
 		}
 	}()
 	return stop
-}
-
-// revoke ends the lease of a hold that has left before its minimum hold was over: a
-// courtesy, since there is nothing on it any more.
-func (s *session) revoke() {
-	s.c.background.Go(func() {
-		ctx, cancel := s.c.bounded(s.c.life)
-		defer cancel()
-		s.c.spareRoute().leases.Revoke(ctx, s.lease())
-	})
 }
 
 // end notes that the store has ended a session: its holds are lost, and its
@@ -221,4 +200,75 @@ func (c *client) tombstoneLease(ctx context.Context) (clientv3.LeaseID, error) {
 	c.mu.Unlock()
 	_, err := s.refresh(ctx, 0)
 	return s.id, err
+}
+
+// keepAlives is one stream on which a client keeps all its leases alive, one after the other. Each
+// stream that is opened costs a server with users a check of the password, and an entry in its log:
+// too much for each sign of life.
+type keepAlives struct {
+	busy   chan struct{} // holds a value while a request is under way, and guards the rest
+	route  *route
+	stream etcdserverpb.Lease_LeaseKeepAliveClient // nil: none
+	cancel context.CancelFunc
+}
+
+// keepAlive asks once, and returns the seconds that the lease lasts from now: 0 if it has ended.
+// The library's own function asks again and again, without a pause. A stream that was open already
+// and breaks, or on which no answer comes for as long as patience, is replaced by another, as a rule
+// to another member.
+func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID, patience time.Duration) (int64, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	k := &c.kept
+	select {
+	case k.busy <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-k.busy }()
+	if k.stream != nil && k.route == c.spareRoute() {
+		once, cancel := context.WithTimeout(ctx, patience)
+		ttl, err := k.ask(once, id)
+		if cancel(); err == nil || ctx.Err() != nil {
+			return ttl, ended(ctx, err)
+		}
+	}
+	ttl, err := int64(0), k.open(ctx, c.life, c.spareRoute())
+	if err == nil {
+		ttl, err = k.ask(ctx, id)
+	}
+	return ttl, ended(ctx, clientv3.ContextError(ctx, err))
+}
+
+// open opens a stream for as long as the client lives, in place of the one before.
+func (k *keepAlives) open(ctx, life context.Context, w *route) (err error) {
+	if k.stream != nil {
+		k.cancel()
+	}
+	life, k.cancel = context.WithCancel(clientv3.WithRequireLeader(life))
+	defer context.AfterFunc(ctx, k.cancel)()
+	k.route = w
+	if k.stream, err = etcdserverpb.NewLeaseClient(w.etcd.ActiveConnection()).LeaseKeepAlive(life); err != nil {
+		k.cancel()
+		k.stream = nil
+	}
+	return err
+}
+
+// ask sends a request and waits for its answer. If ctx ends first the stream is given up: an answer
+// that comes later must not be taken for that of a later request, whose lease would be trusted for
+// longer than it lasts (P1).
+func (k *keepAlives) ask(ctx context.Context, id clientv3.LeaseID) (int64, error) {
+	defer context.AfterFunc(ctx, k.cancel)()
+	k.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)}) // if it fails Recv says why
+	resp, err := k.stream.Recv()
+	if err == nil && resp.ID != int64(id) {
+		err = errors.New("etcd has answered what was not asked")
+	}
+	if err != nil {
+		k.cancel()
+		k.stream = nil
+		return 0, err
+	}
+	return resp.TTL, nil
 }

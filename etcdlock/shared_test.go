@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
@@ -133,7 +134,7 @@ func await(ctx context.Context, c *client, req driver.Request) (g driver.Grant, 
 // entries returns the keys of a name.
 func entries(t testing.TB, c *client, name string) *etcdserverpb.RangeResponse {
 	t.Helper()
-	r, err := c.main.get(t.Context(), c.layout.Dir(name), clientv3.WithPrefix())
+	r, err := c.main.get(t.Context(), table.Read(c.layout.Dir(name)))
 	must(t, err)
 	return r
 }

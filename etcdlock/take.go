@@ -3,10 +3,11 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -20,10 +21,9 @@ const maxReads = 3
 // that is nothing, so a name that nobody uses takes one request. A refused Try
 // puts nothing, so it is in nobody's way.
 //
-// Not all keys in that range are the name's (see layout.isEntry). In the layout Stock
-// orders/1 to orders/16 may be taken and released all the time. Then something newer is
-// there at every attempt, and the free name orders would never be granted (P7). So after
-// some attempts the key is put all the same, and taken back if another key was before it.
+// In the layout Stock orders/1 to orders/16 may be taken and released all the time. Then
+// something newer is there at every attempt, and the free name orders would never be granted
+// (P7). So after some attempts the key is put all the same, and taken back if another was before it.
 //
 // Unfair (barging) changes nothing: a request that overtook a waiter would have a higher
 // token than the waiter gets after it (P3).
@@ -64,7 +64,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		resp, err := c.main.txn(ctx, c.layout.Take(req.Name, req.Owner, key, text, s.lease(), seen, limit))
+		resp, err := c.main.txn(ctx, c.layout.Take(req.Name, req.Owner, key, text, s.id, seen, limit))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			c.end(s)
 			continue // refused for certain, so it may be asked again
@@ -82,40 +82,17 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if e := table.Find(in.Entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e)
 		}
-		if in.More && len(in.Entries) == 0 {
-			limit = 0 // what was read is no entry, and there is more
-			continue
-		}
 		if err := in.Refusal(&c.layout, &req); err != nil {
-			return driver.Grant{}, c.whoHolds(ctx, &req, &in, err)
+			return driver.Grant{}, err
 		}
 		seen = resp.Header.Revision
 	}
 }
 
-// whoHolds returns why a Try was refused. If not all that use the name were read it asks
-// for the first, to say who holds the name. That is not done for waiters: etcd goes
-// through all keys of the name.
-func (c *client) whoHolds(ctx context.Context, req *driver.Request, in *table.InUse, why error) error {
-	var held *driver.HeldError
-	if !in.More || !errors.As(why, &held) {
-		return why
-	}
-	dir := c.layout.Dir(req.Name)
-	read, err := c.main.get(ctx, dir, append(clientv3.WithFirstCreate(), clientv3.WithSerializable())...)
-	if err != nil || read.Header.Revision < in.Newest {
-		return why // it is refused for certain all the same
-	}
-	if first := c.layout.ParseEntries(dir, read.Kvs); len(first) > 0 {
-		held.Note, held.Token = first[0].Value.Note, c.layout.TokenOf(&first[0])
-	}
-	return why
-}
-
 // putAndCheck puts the key at once, and takes it back unless everything before it leaves room.
 func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	all := clientv3.OpGet(c.layout.Dir(req.Name), clientv3.WithPrefix())
-	p, err := c.put(ctx, r, req, holdSeconds(req), req.TTL/16, []clientv3.Op{all})
+	all := []*etcdserverpb.RequestOp{table.Op(table.Read(c.layout.Dir(req.Name)))}
+	p, err := c.put(ctx, r, req, holdSeconds(req), req.TTL/16, all)
 	switch {
 	case err != nil:
 		return p.grant, err
@@ -142,21 +119,23 @@ type putting struct {
 // whatever is before it; unless the owner has a key, or a tombstone. In the same transaction
 // it reads what the operations say.
 func (c *client) put(
-	ctx context.Context, r *record, req *driver.Request, secs int64, old time.Duration, read []clientv3.Op,
+	ctx context.Context, r *record, req *driver.Request, secs int64, old time.Duration, read []*etcdserverpb.RequestOp,
 ) (p putting, err error) {
 	key, dir := c.key(r), c.layout.Dir(req.Name)
+	absent := func(key string) *etcdserverpb.Compare {
+		return table.CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, 0)
+	}
 	for {
 		p.sent = c.clock.Now()
 		if p.s, err = c.session(ctx, secs, p.sent.Add(-old)); err != nil {
 			return p, err
 		}
 		stop := p.s.beating(ctx)
-		done, err := c.main.do(ctx, clientv3.OpTxn([]clientv3.Cmp{
-			clientv3.Compare(clientv3.CreateRevision(c.layout.Tombstone(req.Owner)), "=", 0),
-			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
-		}, append(read, clientv3.OpPut(key, c.text(r, req), clientv3.WithLease(p.s.lease()))), []clientv3.Op{
-			clientv3.OpGet(key),
-		}))
+		resp, err := c.main.txn(ctx, &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{absent(c.layout.Tombstone(req.Owner)), absent(key)},
+			Success: append(slices.Clip(read), table.PutOp([]byte(key), c.text(r, req), p.s.id)),
+			Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(key), nil, 0)},
+		})
 		stop()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			c.end(p.s)
@@ -166,7 +145,6 @@ func (c *client) put(
 			p.grant, err = c.unanswered(r, req, p.s, p.sent, err)
 			return p, err
 		}
-		resp := done.Txn()
 		p.created = resp.Header.Revision
 		if !resp.Succeeded {
 			own := c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
@@ -179,7 +157,7 @@ func (c *client) put(
 			return p, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
 		p.in = c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
-		for _, some := range resp.Responses[1 : len(resp.Responses)-1] {
+		for _, some := range resp.Responses[1:len(read)] {
 			p.in.Know(c.layout.ParseEntries(dir, some.GetResponseRange().Kvs))
 		}
 		return p, nil
@@ -208,7 +186,7 @@ func (c *client) takeBack(ctx context.Context, r *record, req *driver.Request, p
 func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry) (driver.Grant, error) {
 	s := r.session.Load()
 	if e.Key != c.key(r) || s == nil {
-		return driver.Grant{}, c.layout.Refusal(req, []table.Entry{*e}) // of the same owner, but of another client
+		return driver.Grant{}, c.layout.HeldError(req, []table.Entry{*e}) // of the same owner, but of another client
 	}
 	c.mu.Lock()
 	r.state = queued

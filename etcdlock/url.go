@@ -133,7 +133,7 @@ func parse(u *url.URL) (clientv3.Config, *Options, error) {
 			return config, nil, err
 		}
 		config.TLS = source.Config()
-		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(&handshakes{source: source})}
+		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(&handshakes{credentials.NewTLS(config.TLS), source})}
 	}
 	return config, &Options{Prefix: strings.Trim(u.Path, "/"), Layout: params["hf.layout"]}, nil
 }
@@ -158,36 +158,16 @@ func endpoints(hosts string, secure bool) ([]string, error) {
 // have when it is made: they are replaced before they expire, and the client of etcd
 // makes connections for as long as it lives.
 type handshakes struct {
-	source *certs.Source
-	server string // the name that it has to prove instead of its address; "": none
+	credentials.TransportCredentials // by what the files had first
+	source                           *certs.Source
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (h *handshakes) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return h.now().ClientHandshake(ctx, authority, raw)
+	return credentials.NewTLS(h.source.Config()).ClientHandshake(ctx, authority, raw)
 }
-
-// ServerHandshake implements credentials.TransportCredentials: a client has none.
-func (h *handshakes) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are for clients")
-}
-
-// Info implements credentials.TransportCredentials.
-func (h *handshakes) Info() credentials.ProtocolInfo { return h.now().Info() }
 
 // Clone implements credentials.TransportCredentials.
 func (h *handshakes) Clone() credentials.TransportCredentials {
-	return &handshakes{h.source, h.server}
-}
-
-// OverrideServerName implements credentials.TransportCredentials.
-func (h *handshakes) OverrideServerName(name string) error {
-	h.server = name
-	return nil
-}
-
-func (h *handshakes) now() credentials.TransportCredentials {
-	config := h.source.Config()
-	config.ServerName = h.server
-	return credentials.NewTLS(config)
+	return &handshakes{h.TransportCredentials.Clone(), h.source}
 }

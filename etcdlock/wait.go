@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // Enqueue implements driver.Queuer. A place is a key on the lease of places,
@@ -56,8 +55,8 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 	return c.placed(ctx, r, req, p.s, p.created, p.in.Before(req, p.created), p.s.sentBefore(p.sent), p.in.Entries)
 }
 
-// errGone says that a place is not there any more.
-var errGone = errors.New("the place is gone")
+// errGone says that a place or a hold is not there any more.
+var errGone = errors.New("the key is gone")
 
 // confirm gives a place's sign of life, and reads whether it has become a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
@@ -166,12 +165,11 @@ func (c *client) still(ctx context.Context, r *record, v table.View, since int64
 		txn.Compare = append(txn.Compare, table.CompareCreated([]byte(e.Key), nil, etcdserverpb.Compare_EQUAL, e.Created))
 	}
 	// Others may have come since: who is next tells its client whether (driver.Grant.Contended).
-	counts := !v.More && !v.Partial && !c.layout.Stock
+	counts := !v.More && !c.layout.Stock
 	if counts {
-		dir := dirSpan(c.layout.Dir(r.name), false)
-		count := table.RangeOp([]byte(dir.key), []byte(dir.end), 0)
-		count.GetRequestRange().CountOnly, count.GetRequestRange().Serializable = true, true
-		txn.Success = []*etcdserverpb.RequestOp{count}
+		count := table.Read(c.layout.Dir(r.name))
+		count.CountOnly, count.Serializable = true, true
+		txn.Success = []*etcdserverpb.RequestOp{table.Op(count)}
 	}
 	resp, err := c.main.txn(ctx, txn)
 	if err != nil || !resp.Succeeded || resp.Header.Revision < since {
@@ -186,31 +184,23 @@ func (c *client) still(ctx context.Context, r *record, v table.View, since int64
 
 // readView reads what is before a place. The member asked answers by itself if it has come as
 // far as since: what a majority has agreed on it must not ask again.
-func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (v table.View, err error) {
-	key := c.key(r)
-	asks := []clientv3.Op{c.layout.GetBefore(req, r.created), c.layout.GetAllBefore(req, r.created)}
-	if since > 0 {
-		asks = slices.Insert(asks, 0, c.layout.GetBefore(req, r.created, clientv3.WithSerializable()))
-	}
-	for _, ask := range asks {
-		resp, err := c.main.do(ctx, ask)
+func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (table.View, error) {
+	ask := c.layout.GetBefore(req, r.created)
+	for ask.Serializable = since > 0; ; ask.Serializable = false {
+		read, err := c.main.get(ctx, ask)
 		if err != nil {
-			return v, err
+			return table.View{}, err
 		}
-		read := (*etcdserverpb.RangeResponse)(resp.Get())
-		v = c.layout.Before(req, key, read.Header.Revision, read)
-		if v.Rev < max(since, r.created) || v.Partial {
-			continue // it has not come so far, or entries may be missing
+		v, own := c.layout.Before(req, c.key(r), r.created, read)
+		if ask.Serializable && v.Rev < max(since, r.created) {
+			continue
 		}
-		if !slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
-			return kv.CreateRevision == r.created && string(kv.Key) == key
-		}) {
+		if !own {
 			c.forget(r, c.forgetLocked)
 			return v, driver.ErrHeld
 		}
-		break
+		return v, nil
 	}
-	return v, nil
 }
 
 // waitCall is one call of Wait.
@@ -260,7 +250,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
 			// While the stream has trouble, a waiter must not ask in a tight loop.
-			sleep(ctx, c.poll/8)
+			pause.Sleep(ctx, c.poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case checkAgain, readAgain:
 			seen, err := c.look(ctx, r, &req, v.view, v.known, next == checkAgain)

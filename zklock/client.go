@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/core/timer"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/internal/record"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
@@ -24,8 +25,8 @@ type client struct {
 	onRevoke func(name string, token driver.Token)
 	retry    retryPolicy
 
-	// anyServer says that srvr of all servers has told that none of them leads, when the client was opened.
-	// Each new session asks again, and is at the leader if there is one; other clients never go elsewhere (P1).
+	// anyServer says that srvr of all servers has told that none of them leads, when the client was opened: its
+	// sessions are at any server. Those of other clients are never elsewhere than at the leader (P1).
 	anyServer bool
 
 	timer      *timer.Timer
@@ -42,8 +43,6 @@ type client struct {
 	tombstones record.Tombstones
 	losses     chan driver.Loss
 	dirs       map[string]bool // directories that were used
-	changed    []*owner        // holds whose nodes are to be looked at
-	looking    bool            // somebody looks at them
 }
 
 // Caps implements driver.Driver.
@@ -69,8 +68,8 @@ func (c *client) retrying(ctx context.Context, do func() error) error {
 		if !errors.Is(err, zk.ErrConnectionLoss) {
 			return err
 		}
-		pause, again := c.retry(n, time.Since(begun))
-		if !again || !sleep(ctx, pause) {
+		rest, again := c.retry(n, time.Since(begun))
+		if !again || !pause.Sleep(ctx, rest) {
 			return err
 		}
 		err = do()

@@ -15,7 +15,7 @@
 //	hf.ca      zks: a file with the certificates to trust, instead of the system's
 //	hf.cert    zks: a file with the client's certificate, with hf.key
 //	hf.key     zks: a file with its private key
-//	hf.retry   how often and until when a call goes on after a lost connection, within its own time: see below
+//	hf.retry   how often and until when an acquire goes on after a lost connection, within its own time: see below
 //
 // The files are read again for each connection that is made.
 //
@@ -52,9 +52,10 @@
 //
 // # Retries
 //
-// A request whose connection is lost is made again, in the same session, where its outcome can be found
-// out: a node that the first request has made is found by its GUID. Curator's policies, by name, are the
-// values of hf.retry; whatever they say, a call ends with its context, or after 5 s.
+// An acquire whose connection is lost is made again, in the same session, where its outcome can be found
+// out: a node that the first request has made is found by its GUID. Package holdfast repeats renewals and
+// releases. Curator's policies, by name, are the values of hf.retry; whatever they say, a call ends with
+// its context, or after 5 s.
 //
 //	exponential:BASE:N[:LONGEST]  ExponentialBackoffRetry, BoundedExponentialBackoffRetry; exponential:50ms:5 is the default
 //	once:PAUSE, times:N:PAUSE     RetryOneTime, RetryNTimes

@@ -147,7 +147,7 @@ func (k *keeper) connect(ctx context.Context) error {
 	c, config := k.c, k.c.wire
 	config.Timeout, config.Lost = k.timeout, k.end
 	config.Failed = func(why error) { c.locked(func() { k.failed = why }) }
-	opened, err := c.openSession(ctx, config)
+	opened, err := zk.Open(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (k *keeper) connect(ctx context.Context) error {
 		return fmt.Errorf("ZooKeeper granted a session of %v, asked were %v: its bounds have changed", granted, k.timeout)
 	}
 	k.session, k.node = opened, c.layout.session(opened.ID())
-	c.locked(func() { k.trust.Timeout, k.trust.AnyServer = opened.Timeout(), opened.AnyServer() })
+	c.locked(func() { k.trust.Timeout, k.trust.AnyServer = opened.Timeout(), c.anyServer })
 	if err = k.makeNode(ctx); err != nil {
 		closeSession(opened)
 	}
@@ -191,9 +191,9 @@ func (k *keeper) do(ctx context.Context, ops ...zk.Op) ([]zk.Reply, error) {
 	for i := range replies {
 		switch r := &replies[i]; {
 		case r.Committed:
-			k.trust.Answered(zksession.Write, true, r.Sent)
+			k.trust.Answered(zksession.Write, r.Sent)
 		case r.Err == nil:
-			k.trust.Answered(zksession.Read, true, r.Sent)
+			k.trust.Answered(zksession.Read, r.Sent)
 		}
 	}
 	return replies, err

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -172,38 +171,4 @@ func TestData(t *testing.T) {
 			t.Errorf("the token of czxid %d is %d, %v", czxid, token, err)
 		}
 	}
-}
-
-// FuzzEntry: whatever a node is called, its owner and number can be told, names that look like nodes of
-// locks are refused, and the order is a strict one.
-func FuzzEntry(f *testing.F) {
-	f.Add(someone+"lock-0000000007", someone+"__READ__0000000007", "note\ntoken 5")
-	f.Add("lock--2147483648", "lock-2147483647", "")
-	f.Add("_c_-lease-0000000001", "x", "\ntoken ")
-	f.Fuzz(func(t *testing.T, a, b, data string) {
-		if n, ok := parseNumber(a); ok && fmt.Sprintf("%010d", n) != a {
-			t.Errorf("%q is read as %d", a, n)
-		}
-		ea, oka := parseEntry(a)
-		eb, okb := parseEntry(b)
-		if oka {
-			if ea.name != a || ea.owner() == "" || !strings.HasSuffix(a, ea.stem+ea.digits()) {
-				t.Errorf("%q is read as %+v of %q, number %q", a, ea, ea.owner(), ea.digits())
-			}
-			if l := (layout{}); !strings.Contains(a, "/") && l.checkName(a) == nil {
-				t.Errorf("the name %q is not refused", a)
-			}
-		}
-		if oka && okb && ea.seq-eb.seq != math.MinInt32 && compareEntries(ea, eb) != 0 != (a != b) {
-			t.Errorf("%q and %q are the same in the order: %d", a, b, compareEntries(ea, eb))
-		}
-		if oka && okb && ea.seq-eb.seq != math.MinInt32 && (compareEntries(ea, eb) < 0) == (compareEntries(eb, ea) < 0) && a != b {
-			t.Errorf("%q and %q are each before the other", a, b)
-		}
-		note, token := parseData([]byte(data))
-		if token != 0 && string(downgradedData(note, token)) != strings.ToValidUTF8(data, "�") && !strings.Contains(data, "token 0") && !strings.Contains(data, "token +") {
-			t.Errorf("%q is read as %q, %d", data, note, token)
-		}
-		_ = children{parseChildren([]string{a, b}).entries, false}
-	})
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -60,7 +59,7 @@ type Config struct {
 	// Poll is Caps.Poll, at least 1 ms. 0: what it takes for two polls to be as long as the server's
 	// longest session, because the place of a client that has died stays for its session.
 	Poll time.Duration
-	// Retry says how often, and until when, a call goes on after a lost connection: see the URL's hf.retry.
+	// Retry says how often, and until when, an acquire goes on after a lost connection: see the URL's hf.retry.
 	// "": "exponential:50ms:5".
 	Retry string
 	// OnRevoke is called when somebody asks for a lock that this client holds: see Revoke. It gets the
@@ -195,25 +194,29 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 	defer cancel()
 	probe := func(timeout time.Duration) (*zk.Session, error) {
 		config := c.wire
-		config.Timeout = timeout
-		return c.openSession(ctx, config)
+		config.Timeout, config.AnyServer = timeout, c.anyServer
+		return zk.Open(ctx, config)
 	}
 	const longest = 2 * time.Minute // that is asked for
 	long, err := probe(longest)
-	if errors.Is(err, zk.ErrNoLeader) {
-		c.anyServer = true
+	if c.anyServer = errors.Is(err, zk.ErrNoLeader); c.anyServer {
 		long, err = probe(longest)
 	}
 	if err != nil {
 		return err
 	}
 	defer closeSession(long)
+	c.wire.AnyServer = c.anyServer
 	short, err := probe(time.Millisecond)
 	if err != nil {
 		return err
 	}
 	defer closeSession(short)
-	id, err := (&keeper{c: c, session: long}).identity(ctx)
+	var id string
+	err = c.retrying(ctx, func() error {
+		id, err = (&keeper{c: c, session: long}).identity(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -228,38 +231,14 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		Store:   "zk:" + id,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, Poll: poll, TokenBlock: 1,
-		Guarantees: guarantees(tick(ctx, long, shortest), c.anyServer),
+		Guarantees: guarantees(max(usualTick, shortest/2), c.anyServer),
 	}
 	return nil
 }
 
-// tick returns how late a server ends sessions, at most: by its tick. If it does not tell that (conf is not in
-// 4lw.commands.whitelist by default), it is the usual one, or the shortest session if that is longer, which is
-// two ticks unless the server was told otherwise.
-func tick(ctx context.Context, s *zk.Session, shortest time.Duration) time.Duration {
-	const usual, longest = 2 * time.Second, 10 * time.Minute
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	text, _ := s.FourLetters(ctx, "conf")
-	_, rest, _ := strings.Cut(text, "tickTime=")
-	line, _, _ := strings.Cut(rest, "\n")
-	if ms, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil && ms > 0 && ms <= longest.Milliseconds() {
-		return time.Duration(ms) * time.Millisecond
-	}
-	return max(usual, shortest)
-}
-
-// openSession opens a session at the leader, or at any server if none leads and none did when the client was opened
-// (P1).
-func (c *client) openSession(ctx context.Context, config zk.Config) (*zk.Session, error) {
-	config.Leaderless = c.anyServer
-	s, err := zk.Open(ctx, config)
-	if c.anyServer && errors.Is(err, zk.ErrNoLeader) {
-		config.AnyServer = true
-		s, err = zk.Open(ctx, config)
-	}
-	return s, err
-}
+// usualTick is how late servers end sessions, at most: by their tick. No client may ask for it by default. If it is
+// longer, the shortest session is two ticks, unless minSessionTimeout says otherwise.
+const usualTick = 2 * time.Second
 
 // closeSession ends a session, at the server too if it answers: without that the session ends a little later.
 func closeSession(s *zk.Session) {
@@ -269,29 +248,31 @@ func closeSession(s *zk.Session) {
 }
 
 // identity returns what tells this store from all others: a random text in the one node that stays for
-// good. ZooKeeper itself has nothing of the kind.
-func (k *keeper) identity(ctx context.Context) (id string, err error) {
+// good. ZooKeeper itself has nothing of the kind. An empty node was made by somebody as a directory.
+func (k *keeper) identity(ctx context.Context) (string, error) {
 	own := k.c.layout.own()
-	err = k.c.retrying(ctx, func() error {
+	for {
 		read, err := k.one(ctx, zk.GetData(own, nil))
-		if errors.Is(err, zk.NoNode) {
-			var replies []zk.Reply
-			replies, err = k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0), zk.GetData(own, nil))
-			if err == nil && replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NodeExists) {
-				return fmt.Errorf("making %s: %w", own, replies[0].Err)
-			}
-			if err == nil {
-				read, err = replies[1], replies[1].Err
-			}
-		}
 		switch {
+		case errors.Is(err, zk.NoNode):
+			replies, err := k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0))
+			if err == nil && !errors.Is(replies[0].Err, zk.NodeExists) {
+				err = replies[0].Err
+			}
+			if err != nil {
+				return "", fmt.Errorf("making %s: %w", own, err)
+			}
 		case err != nil:
-			return fmt.Errorf("reading %s: %w", own, err)
+			return "", fmt.Errorf("reading %s: %w", own, err)
+		case len(read.Data) == 0:
+			_, err := k.one(ctx, zk.SetData(own, []byte(rand.Text()), read.Stat.Version))
+			if err != nil && !errors.Is(err, zk.BadVersion) && !errors.Is(err, zk.NoNode) {
+				return "", fmt.Errorf("writing %s: %w", own, err)
+			}
 		case len(read.Data) != len(rand.Text()):
-			return fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
+			return "", fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
+		default:
+			return string(read.Data), nil
 		}
-		id = string(read.Data)
-		return nil
-	})
-	return id, err
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -63,22 +62,6 @@ func TestURLRefused(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret@") {
 			t.Errorf("%s: %v, want an error that says %q", raw, err, want)
-		}
-	}
-}
-
-func TestConfigRefused(t *testing.T) {
-	for want, config := range map[string]Config{
-		"no servers":          {},
-		"poll":                {Servers: []string{"h:1"}, Poll: time.Microsecond},
-		"without a user":      {Servers: []string{"h:1"}, Password: "x"},
-		"hf.leader":           {Servers: []string{"h:1"}, Leader: "x"},
-		"prefix":              {Servers: []string{"h:1"}, Prefix: "/a"},
-		"prefix \"a/\"":       {Servers: []string{"h:1"}, Prefix: "a/"},
-		"which ZooKeeper ref": {Servers: []string{"h:1"}, Prefix: "a\u0001"},
-	} {
-		if d, err := New(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, %v, want an error that says %q", config, d, err, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
@@ -58,10 +59,8 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 // expires is known of Holdfast's sessions, from the last write of their own nodes.
 func (c *client) Inspect(ctx context.Context, name string) (info driver.Info, err error) {
 	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
-		return c.retrying(ctx, func() error {
-			info, err = c.info(ctx, k, name)
-			return err
-		})
+		info, err = c.info(ctx, k, name)
+		return err
 	})
 	return info, err
 }
@@ -290,14 +289,13 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 				disarm()
 				return
 			}
-			signal(hints)
 			disarm()
 			for disarm, err = c.armWatch(ctx, name, changed); err != nil; disarm, err = c.armWatch(ctx, name, changed) {
-				if !sleep(ctx, watchPause) {
+				if !pause.Sleep(ctx, watchPause) {
 					return
 				}
 			}
-			signal(hints) // something may have changed before the watches were set again
+			signal(hints) // also for what has changed before the watches were set again
 		}
 	})
 	return hints, nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
@@ -33,7 +34,6 @@ type owner struct {
 	strays     *keeper // an earlier one, whose session has ended, in which a node may be left
 	strayKnown bool    // that is the node of a place, and no request for another is on its way
 	mode       driver.Mode
-	downgraded bool // the node's data says the token too
 	lockDelay  time.Duration
 	nodes      []string // paths: of a hold or a place; of a semaphore's hold one for each permit
 	spare      []string // the node that there may be in place of that: a downgrade has not been answered
@@ -152,7 +152,7 @@ func (c *client) moveLocked(o *owner, k *keeper) {
 	if o.keeper != nil {
 		o.keeper.leaveLocked()
 	}
-	o.keeper, o.nodes, o.spare, o.token, o.watch, o.watched, o.claim, o.until, o.downgraded = k, nil, nil, 0, nil, false, false, 0, false
+	o.keeper, o.nodes, o.spare, o.token, o.watch, o.watched, o.claim, o.until = k, nil, nil, 0, nil, false, false, 0
 }
 
 // leavePlaceLocked ends the waiting at an owner's place.
@@ -257,20 +257,8 @@ func (c *client) remove(o *owner) {
 			return
 		}
 		c.mu.Unlock()
-		if !sleep(c.life, sweepPause) {
+		if !pause.Sleep(c.life, sweepPause) {
 			return
 		}
-	}
-}
-
-// sleep waits for d. It returns false if the context ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,33 +22,15 @@ type leaving struct {
 }
 
 // Release implements driver.Driver. Nodes that are known are deleted, those of one session by one write (P4).
-// Of a request with an unknown outcome the nodes are looked for, in the session that has asked for them (P6).
+// Of a request with an unknown outcome the nodes are looked for (P6).
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
-	errs := make([]error, len(grants))
-	err := cmp.Or(c.alive(ctx), errToDo)
-	for i := range errs {
-		errs[i] = err
-	}
-	if err != errToDo {
-		return errs
+	if err := c.alive(ctx); err != nil {
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	_ = c.retrying(ctx, func() error { return c.release(ctx, grants, errs) })
-	return errs
-}
-
-// errToDo marks a grant that was not released yet.
-var errToDo = errors.New("not released yet")
-
-// release releases the grants that are not released yet. It returns an error of those that can be tried
-// again.
-func (c *client) release(ctx context.Context, grants []driver.Grant, errs []error) error {
-	keepers := map[*keeper][]leaving{}
+	errs, keepers := make([]error, len(grants)), map[*keeper][]leaving{}
 	for i := range grants {
-		if errs[i] != errToDo && !errors.Is(errs[i], zk.ErrConnectionLoss) {
-			continue
-		}
 		g := &grants[i]
 		if g.Token == 0 || g.Stray {
 			c.locked(func() { c.buryLocked(g.Owner, driver.ErrNotHeld) })
@@ -57,8 +40,7 @@ func (c *client) release(ctx context.Context, grants []driver.Grant, errs []erro
 			errs[i] = c.releaseUnknown(ctx, g)
 			continue
 		}
-		if err := o.lock(ctx); err != nil {
-			errs[i] = err
+		if errs[i] = o.lock(ctx); errs[i] != nil {
 			continue
 		}
 		c.mu.Lock()
@@ -78,12 +60,7 @@ func (c *client) release(ctx context.Context, grants []driver.Grant, errs []erro
 	for k, batch := range keepers {
 		c.releaseBatch(ctx, k, batch, grants, errs)
 	}
-	for _, err := range errs {
-		if errors.Is(err, zk.ErrConnectionLoss) {
-			return err
-		}
-	}
-	return nil
+	return errs
 }
 
 // releaseBatch deletes the nodes of one session's grants.
@@ -147,56 +124,35 @@ func (c *client) released(o *owner, err error) {
 }
 
 // withdraw deletes whatever an owner, which the caller has reserved, has in the store. Nil says that
-// nothing is left, and that no request of the owner can take effect any more (P6).
+// nothing is left, and that no request of the owner can take effect any more (P6). Where a server has said
+// that a session of the owner is over, another session asks whether it is.
 func (c *client) withdraw(ctx context.Context, o *owner) error {
 	c.mu.Lock()
-	k, strays, sure := o.keeper, o.strays, o.state != doubtful && o.state != asking && len(o.nodes) > 0
-	over := k != nil && k.trust.Over
+	k, ended := o.keeper, []*keeper(nil)
 	c.leavePlaceLocked(o)
 	o.state = doubtful
+	if o.strays != nil {
+		ended = append(ended, o.strays)
+	}
+	if k != nil && (k.trust.Over || k.session.Err() != nil) {
+		k, ended = nil, append(ended, k)
+	}
 	c.mu.Unlock()
-	if strays != nil {
-		if err := c.withdrawElsewhere(ctx, strays, o); err != nil {
+	if k == nil {
+		if ended == nil {
+			return nil
+		}
+		var err error
+		if k, err = c.anyKeeper(ctx); err != nil {
 			return err
 		}
+		defer k.leave()
+	}
+	_, err := c.erase(ctx, k, o.name, o.guid, o.mode, ended...)
+	if err == nil {
 		c.locked(func() { o.strays = nil })
 	}
-	switch {
-	case k == nil:
-		return nil
-	case over || k.session.Err() != nil:
-		return c.withdrawElsewhere(ctx, k, o)
-	}
-	paths := append(o.nodes, o.spare...)
-	if !sure {
-		var err error
-		if paths, err = c.find(ctx, o); err != nil && k.session.Err() != nil {
-			return c.withdrawElsewhere(ctx, k, o)
-		} else if err != nil {
-			return err
-		}
-	}
-	_, err := k.deleteNodes(ctx, paths)
 	return err
-}
-
-// withdrawElsewhere sees to it that nothing is left of a session's request, where a server has said that
-// the session is over. An old leader may say that, and then the new one keeps the session for another
-// timeout. The session's own node tells: it goes in one transaction with all others of the session.
-func (c *client) withdrawElsewhere(ctx context.Context, ended *keeper, o *owner) error {
-	k, err := c.anyKeeper(ctx)
-	if err != nil {
-		return err
-	}
-	defer k.leave()
-	_, asked, err := c.erase(ctx, k, o.name, o.guid, o.mode, zk.Exists(ended.node, nil))
-	if err != nil {
-		return err
-	}
-	if zksession.Ended(asked) != zksession.Done {
-		return errUnsure
-	}
-	return nil
 }
 
 // releaseUnknown releases what another client has asked for, or what is gone already.
@@ -211,59 +167,28 @@ func (c *client) releaseUnknown(ctx context.Context, g *driver.Grant) error {
 		return err
 	}
 	defer k.leave()
-	there, asked, err := c.erase(ctx, k, g.Name, guidOf(g.Owner), g.Mode)
-	switch {
-	case err == nil && !asked.Written:
-		return errUnsure
-	case err == nil && !there && g.Token != 0:
+	there, err := c.erase(ctx, k, g.Name, guidOf(g.Owner), g.Mode)
+	if err == nil && !there && g.Token != 0 {
 		return driver.ErrNotHeld
 	}
 	return err
 }
 
-// erase deletes an owner's nodes of any session: see findAny. It reports whether any was there.
-func (c *client) erase(ctx context.Context, k *keeper, name string, g string, mode driver.Mode, more ...zk.Op) (there bool, asked zksession.Asked, err error) {
-	found, asked, err := c.findAny(ctx, k, name, g, mode, more...)
-	if err == nil {
-		there, err = k.deleteNodes(ctx, found)
-	}
-	return there, asked, err
+// erase deletes an owner's nodes of any session, and reports whether any was there: see find.
+func (c *client) erase(ctx context.Context, k *keeper, name, guid string, mode driver.Mode, ended ...*keeper) (there bool, err error) {
+	found, err := c.find(ctx, k, name, guid, mode, ended...)
+	there, failed := k.deleteNodes(ctx, found)
+	return there, cmp.Or(err, failed)
 }
 
 // errUnsure says that nobody knows yet what has become of a request.
 var errUnsure = errors.New("ZooKeeper has not said what became of the request")
 
-// find returns the paths of an owner's nodes, in the session that has asked for them. The session's own node is
-// written before: so all that this session has asked for before has taken effect, or never will.
-func (c *client) find(ctx context.Context, o *owner) ([]string, error) {
-	k := o.keeper
-	found, asked, err := c.findAny(ctx, k, o.name, o.guid, o.mode)
-	if err == nil && zksession.Withdrawn(asked) == zksession.Again {
-		err = errUnsure
-	}
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	var ops []zk.Op
-	for _, path := range found {
-		ops = append(ops, zk.Exists(path, nil))
-	}
-	replies, err := k.do(ctx, ops...)
-	if err != nil {
-		return nil, err
-	}
-	var own []string
-	for i, reply := range replies {
-		if reply.Err == nil && reply.Stat.EphemeralOwner == k.session.ID() {
-			own = append(own, found[i])
-		}
-	}
-	return own, nil
-}
-
-// findAny returns the paths of an owner's nodes of any session, and what was asked for that. The operation more asks
-// for an ended session's own node.
-func (c *client) findAny(ctx context.Context, k *keeper, name string, g string, mode driver.Mode, more ...zk.Op) ([]string, zksession.Asked, error) {
+// find returns the paths of an owner's nodes of any session. The session of k writes its own node before: so all
+// that it has asked for before has taken effect, or never will. Of sessions that a server has said are over it asks
+// for their own nodes: an old leader may say that, and the new one keeps the session for another timeout. A
+// session's own node goes in one transaction with all others of the session.
+func (c *client) find(ctx context.Context, k *keeper, name, guid string, mode driver.Mode, ended ...*keeper) (found []string, err error) {
 	dirs := []string{c.layout.path(name)}
 	if mode == driver.Slot {
 		dirs = []string{c.layout.locks(name), c.layout.leases(name)}
@@ -272,29 +197,35 @@ func (c *client) findAny(ctx context.Context, k *keeper, name string, g string, 
 	for _, dir := range dirs {
 		ops = append(ops, zk.Children(dir, nil))
 	}
-	replies, err := k.do(ctx, append(ops, more...)...)
+	for _, other := range ended {
+		ops = append(ops, zk.Exists(other.node, nil))
+	}
+	replies, err := k.do(ctx, ops...)
 	if err != nil {
-		return nil, zksession.Asked{Expired: k.session.Err() != nil}, err
+		return nil, err
 	}
 	asked := zksession.Asked{Written: replies[0].Committed, Read: true}
-	var found []string
 	for i, dir := range dirs {
 		reply := &replies[1+i]
 		if reply.Err != nil && !errors.Is(reply.Err, zk.NoNode) {
-			return nil, asked, reply.Err
+			return nil, reply.Err
 		}
 		for _, child := range reply.Children {
-			if strings.HasPrefix(child, g) {
+			if strings.HasPrefix(child, guid) {
 				found = append(found, dir+"/"+child)
 			}
 		}
 	}
-	asked.There = len(found) > 0
-	if len(more) > 0 {
-		last := replies[len(replies)-1].Err
-		asked.There, asked.Read = last == nil, last == nil || errors.Is(last, zk.NoNode)
+	if asked.There = len(found) > 0; zksession.Withdrawn(asked) == zksession.Again {
+		err = errUnsure
 	}
-	return found, asked, nil
+	for _, own := range replies[1+len(dirs):] {
+		asked.There, asked.Read = own.Err == nil, own.Err == nil || errors.Is(own.Err, zk.NoNode)
+		if zksession.Ended(asked) != zksession.Done {
+			err = errUnsure
+		}
+	}
+	return found, err
 }
 
 // tombstoneFor is how long an owner is remembered that was withdrawn or broken.

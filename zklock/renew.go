@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
@@ -20,57 +19,45 @@ type look struct {
 	grant  int       // of a renewal
 }
 
-// errChanged says that something has happened at a hold's nodes since they were looked at.
+// errChanged says that a hold's nodes are to be looked at: something has happened there since they were.
 var errChanged = errors.New("the nodes of the hold are being changed")
 
-// looksAtOnce is how often one renewal looks at a hold whose nodes are being changed, as by notes.
+// looksAtOnce is how often one renewal looks at a hold whose nodes are being changed.
 const looksAtOnce = 5
 
 // Renew implements driver.Driver. One write of a session's own node renews all holds of the session (P2). The
 // first renewal of a hold also looks whether its node is there, and watches it; the later ones ask for
 // nothing more, because what the watch tells comes before the answer to the write.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	out := make([]driver.Renewal, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range out {
-			out[i].Err = err
-		}
-		return out
+		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	_ = c.retrying(ctx, func() error {
-		var err error
-		for range looksAtOnce {
-			if err = c.renew(ctx, grants, out); !errors.Is(err, errChanged) {
-				break
-			}
-		}
-		return err
-	})
+	out := slices.Repeat([]driver.Renewal{{Err: errChanged}}, len(grants))
+	for range looksAtOnce {
+		c.renew(ctx, grants, out)
+	}
 	return out
 }
 
-// renew renews the grants that are not renewed yet. It returns an error of those that can be tried again.
-func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.Renewal) error {
+// renew renews those of the grants that are not renewed yet.
+func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.Renewal) {
 	keepers := map[*keeper][]look{}
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
-		if out[i] != (driver.Renewal{}) && !errors.Is(out[i].Err, zk.ErrConnectionLoss) && !errors.Is(out[i].Err, errChanged) {
+		if out[i].Err != errChanged {
 			continue
 		}
 		o := c.owners[ownerKey{grants[i].Name, grants[i].Owner}]
-		if err := c.renewableLocked(o, &grants[i], now); err != nil {
-			out[i].Err = err
-			continue
+		if out[i].Err = c.renewableLocked(o, &grants[i], now); out[i].Err == nil {
+			l := c.unwatchedLocked(o)
+			l.grant = i
+			keepers[o.keeper] = append(keepers[o.keeper], l)
 		}
-		l := c.unwatchedLocked(o)
-		l.grant = i
-		keepers[o.keeper] = append(keepers[o.keeper], l)
 	}
 	c.mu.Unlock()
-	var again error
 	for k, looks := range keepers {
 		least := k.timeout
 		for _, l := range looks {
@@ -82,15 +69,10 @@ func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.
 		replies, err := k.look(ctx, c.clock.Now().Add(-least/5), looks)
 		c.mu.Lock()
 		for i, l := range looks {
-			r := c.renewedLocked(k, l, &grants[l.grant], replies[i], err)
-			out[l.grant] = r
-			if errors.Is(r.Err, zk.ErrConnectionLoss) || errors.Is(r.Err, errChanged) && again == nil {
-				again = r.Err
-			}
+			out[l.grant] = c.renewedLocked(k, l, &grants[l.grant], replies[i], err)
 		}
 		c.mu.Unlock()
 	}
-	return again
 }
 
 // renewableLocked returns why a grant cannot be renewed, or nil.
@@ -187,7 +169,7 @@ func (c *client) lookedAtLocked(l look, replies []zk.Reply) error {
 	}
 	if o.spare != nil && gone == 1 { // one of the two is there: which says whether it was downgraded
 		if replies[0].Err != nil {
-			o.nodes, o.downgraded, o.mode = o.spare, true, driver.Shared
+			o.nodes, o.mode = o.spare, driver.Shared
 		}
 		o.spare = nil
 		return nil
@@ -208,8 +190,7 @@ func (c *client) brokenLocked(o *owner) {
 	c.expireAtLocked(o, c.clock.Now())
 }
 
-// happened is told by the watch on a hold's nodes. It does not look itself: ten thousand holds may end with their
-// session.
+// happened is told by the watch on a hold's nodes. The end of the session is told by the keeper.
 func (c *client) happened(o *owner, e zk.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,59 +201,27 @@ func (c *client) happened(o *owner, e zk.Event) {
 	}
 }
 
-// lookAfter is how long after its grant, or after something has happened, a hold's nodes are looked at, about: many are
-// together then, and most holds are over.
-const lookAfter = 250 * time.Millisecond
-
-// lookedAtOnce is how many holds are looked at in one write: what others ask for waits behind it.
-const lookedAtOnce = 256
-
-// lookSoonLocked looks at a hold's nodes in the background, and watches them, so that a break is told before the next
-// renewal.
+// lookSoonLocked looks at a hold's nodes in the background, and watches them again, so that a break is told before the
+// next renewal. The watch begins with the first renewal, or with the grant if somebody is to hear of Revoke.
 func (c *client) lookSoonLocked(o *owner) {
-	if c.isClosed {
+	if c.isClosed || o.state != held {
 		return
 	}
-	c.changed = append(c.changed, o)
-	if !c.looking {
-		c.looking = true
-		c.background.Go(c.lookAtChanged)
-	}
-}
-
-func (c *client) lookAtChanged() {
-	for sleep(c.life, lookAfter) {
-		var changed []*owner
-		c.locked(func() { changed, c.changed, c.looking = c.changed, nil, len(c.changed) > 0 })
-		if len(changed) == 0 {
+	c.background.Go(func() {
+		ctx, cancel := context.WithTimeout(c.life, requestWithin)
+		defer cancel()
+		c.mu.Lock()
+		if o.state != held || o.watched {
+			c.mu.Unlock()
 			return
 		}
-		for some := range slices.Chunk(changed, lookedAtOnce) {
-			c.lookAt(some)
-		}
-	}
-}
-
-// lookAt looks at those of some owners that are holds and not watched. After an error the next renewal looks.
-func (c *client) lookAt(some []*owner) {
-	ctx, cancel := context.WithTimeout(c.life, requestWithin)
-	defer cancel()
-	keepers := map[*keeper][]look{}
-	c.mu.Lock()
-	for _, o := range some {
-		if o.state == held && !o.watched {
-			keepers[o.keeper] = append(keepers[o.keeper], c.unwatchedLocked(o))
-		}
-	}
-	c.mu.Unlock()
-	for k, looks := range keepers {
-		replies, err := k.look(ctx, 0, looks)
-		c.mu.Lock()
-		for i := 0; i < len(looks) && err == nil; i++ {
-			_ = c.lookedAtLocked(looks[i], replies[i]) // told as a loss
-		}
+		k, l := o.keeper, c.unwatchedLocked(o)
 		c.mu.Unlock()
-	}
+		replies, err := k.look(ctx, 0, []look{l})
+		if err == nil { // after an error the next renewal looks
+			c.locked(func() { _ = c.lookedAtLocked(l, replies[0]) }) // told as a loss
+		}
+	})
 }
 
 // Downgrade implements driver.Downgrader. As Curator 5.5 and newer, it makes a reader's node with the
@@ -332,7 +281,6 @@ func (c *client) downgrade(ctx context.Context, o *owner, note string) error {
 	switch err := replies[0].Err; {
 	case err == nil, errors.Is(err, zk.NodeExists):
 		o.nodes, o.spare, o.mode, o.watched = []string{reader}, nil, driver.Shared, false
-		o.downgraded = true
 		return nil
 	case errors.Is(err, zk.NoNode):
 		c.brokenLocked(o)

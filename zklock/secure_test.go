@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
@@ -54,19 +53,6 @@ func TestTLS(t *testing.T) {
 	queue(t, b, r)
 	release(t, a, g)
 	release(t, b, granted(t, b, r))
-}
-
-// TestTickOverTLS: the server's certificate has its name only, not its address.
-func TestTickOverTLS(t *testing.T) {
-	t.Parallel()
-	cert, key := testserver.Certificate(t, t.TempDir(), "localhost", 1)
-	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second, Cert: cert, Key: key})
-	_, port, _ := strings.Cut(server.TLSAddrs(), ":")
-	c, err := openURL(t, "zks://localhost:"+port+"?hf.ca="+cert)
-	must(t, err)
-	if got := c.Caps().Guarantees.Lateness; got != 2*time.Second {
-		t.Errorf("P5: the server tells a tick of 1 s, and a dead holder's name opens %v late at most", got)
-	}
 }
 
 // TestDigest: of what a user makes a stranger can neither see nor delete anything, and errors show no

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
@@ -163,7 +164,7 @@ const tryPatience = 100 * time.Millisecond
 // first below locks for a moment only, which is waited for.
 func (a *call) refuseSlots(ctx context.Context) error {
 	ahead, end := a.view.ahead, time.Now().Add(tryPatience)
-	for a.view.room && !a.view.leases && time.Now().Before(end) && sleep(ctx, tryPatience/20) {
+	for a.view.room && !a.view.leases && time.Now().Before(end) && pause.Sleep(ctx, tryPatience/20) {
 		if err := a.lookSlots(ctx); err != nil {
 			return a.takeBack(ctx, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -128,22 +127,39 @@ func (a *call) resume(ctx context.Context) error {
 // adopt finds the nodes of a request whose answer was lost, in its session. A write goes before the
 // read, so that the request has taken effect or never will.
 func (a *call) adopt(ctx context.Context) error {
-	c, o := a.c, a.o
-	found, err := c.find(ctx, o)
+	c, o, k := a.c, a.o, a.o.keeper
+	found, err := c.find(ctx, k, o.name, o.guid, o.mode)
+	var replies []zk.Reply
+	if err == nil {
+		var ops []zk.Op
+		for _, path := range found {
+			ops = append(ops, zk.Exists(path, nil))
+		}
+		replies, err = k.do(ctx, ops...)
+	}
+	var nodes []string
+	var czxid int64
+	leases := 0
+	for i, reply := range replies {
+		if reply.Err != nil || reply.Stat.EphemeralOwner != k.session.ID() {
+			continue
+		}
+		inLeases := strings.HasPrefix(found[i], c.layout.leases(o.name)+"/")
+		if nodes == nil || inLeases && leases == 0 {
+			czxid = reply.Stat.Czxid
+		}
+		if nodes = append(nodes, found[i]); inLeases {
+			leases++
+		}
+	}
 	switch {
-	case err != nil && o.keeper.session.Err() != nil, err == nil && len(found) == 0:
+	case err != nil && k.session.Err() != nil, err == nil && nodes == nil:
 		return c.lostPlace(o)
 	case err != nil:
 		return driver.Uncertain(err)
 	}
-	c.locked(func() { o.nodes = found })
-	inLeases := func(path string) bool { return strings.HasPrefix(path, c.layout.leases(o.name)+"/") }
-	made := max(0, slices.IndexFunc(found, inLeases))
-	reply, err := o.keeper.one(ctx, zk.Exists(found[made], nil))
-	if err == nil {
-		o.token, err = tokenOf(reply.Stat.Czxid)
-	}
-	if err == nil && inLeases(found[made]) {
+	c.locked(func() { o.nodes = nodes })
+	if o.token, err = tokenOf(czxid); err == nil && leases > 0 {
 		return a.hold(false)
 	}
 	if err == nil {
@@ -167,7 +183,7 @@ func (a *call) create(ctx context.Context) error {
 	}
 	if o.strays != nil && errors.Is(o.strays.session.Err(), zk.ErrUnheard) {
 		// The earlier place may last as long as that session, before the new one (P7).
-		if _, _, err := c.erase(ctx, k, o.name, o.guid, o.mode); err != nil {
+		if _, err := c.erase(ctx, k, o.name, o.guid, o.mode); err != nil {
 			k.leave()
 			return err
 		}
@@ -275,7 +291,9 @@ func (a *call) hold(claim bool) error {
 		stays = a.grant.Valid
 	}
 	c.expireAtLocked(o, a.grant.Since.Add(stays))
-	c.lookSoonLocked(o)
+	if c.onRevoke != nil {
+		c.lookSoonLocked(o)
+	}
 	return nil
 }
 

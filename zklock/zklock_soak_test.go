@@ -48,6 +48,9 @@ func TestDataOfAHoldIsNoBreak(t *testing.T) {
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
 	g := take(t, c, request("data"))
+	if err := c.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil { // which watches the node
+		t.Fatal(err)
+	}
 	for range 3 {
 		eventually(t, "the watch on the hold's node", func() bool { return watches(t, x.Members[0]) == 1 })
 		java.must(zk.SetData("/data/"+java.children("/data")[0], []byte("x"), zk.AnyVersion))

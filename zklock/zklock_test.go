@@ -238,42 +238,40 @@ func TestWhatJavaSees(t *testing.T) {
 	}
 }
 
-// TestKinds: a name that another program uses as another kind of lock is refused.
+// TestOwnNodeMadeByOthers: somebody has made the directory of the sessions' nodes before any client was opened. Two
+// clients that are opened then agree on the store's name.
+func TestOwnNodeMadeByOthers(t *testing.T) {
+	x := fixture{start(t)}
+	java := x.raw(t)
+	java.container("/made")
+	java.must(zk.Create("/made/.holdfast", nil, nil, 0))
+	a, b := x.openWith(t, Config{Prefix: "made"}), x.openWith(t, Config{Prefix: "made"})
+	if a.Caps().Store != b.Caps().Store {
+		t.Errorf("one store has the names %q and %q", a.Caps().Store, b.Caps().Store)
+	}
+}
+
+// TestKinds: a name that another program uses as another kind of lock is refused, and Java's leases count.
 func TestKinds(t *testing.T) {
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
-	slot := func(name string) driver.Request {
-		r := request(name)
-		r.Mode, r.Slots, r.Permits = driver.Slot, 2, 1
-		return r
+	slot := request("kinds")
+	slot.Mode, slot.Slots, slot.Permits = driver.Slot, 2, 1
+	java.container("/kinds")
+	node := java.must(zk.Create("/kinds/"+someone+stemRead, nil, nil, zk.Ephemeral|zk.Sequential)).Path
+	if _, err := c.Try(t.Context(), slot); !errors.Is(err, driver.ErrMismatch) {
+		t.Errorf("P10: a semaphore beside a reader: %v", err)
 	}
-	for _, stem := range []string{stemLock, stemWrite, stemRead} {
-		name := "kind" + stem
-		java.container("/" + name)
-		node := java.must(zk.Create("/"+name+"/"+someone+stem, nil, nil, zk.Ephemeral|zk.Sequential)).Path
-		if _, err := c.Try(t.Context(), slot(name)); !errors.Is(err, driver.ErrMismatch) {
-			t.Errorf("P10: a semaphore beside %s: %v", stem, err)
-		}
-		java.must(zk.Delete(node, zk.AnyVersion))
-		release(t, c, take(t, c, slot(name)))
-		release(t, c, take(t, c, request(name))) // the empty directories are in nobody's way
+	java.must(zk.Delete(node, zk.AnyVersion))
+	java.container("/kinds/" + leasesDir)
+	java.must(zk.Create("/kinds/leases/"+someone+stemLease, nil, nil, zk.Ephemeral|zk.Sequential)) // says nothing of how many there are
+	if _, err := c.Try(t.Context(), request("kinds")); !errors.Is(err, driver.ErrMismatch) {
+		t.Errorf("P10: a mutex beside a lease: %v", err)
 	}
-	for _, dir := range []string{locksDir, leasesDir} {
-		java.container("/sem/" + dir)
-		stem := map[string]string{locksDir: stemLock, leasesDir: stemLease}[dir]
-		node := java.must(zk.Create("/sem/"+dir+"/"+someone+stem, nil, nil, zk.Ephemeral|zk.Sequential)).Path
-		if _, err := c.Try(t.Context(), request("sem")); !errors.Is(err, driver.ErrMismatch) {
-			t.Errorf("P10: a mutex beside %s: %v", dir, err)
-		}
-		java.must(zk.Delete(node, zk.AnyVersion))
-	}
-	release(t, c, take(t, c, request("sem")))
-	// A lease of Java's, which says nothing of how many there are, counts.
-	java.must(zk.Create("/sem/leases/"+someone+stemLease, nil, nil, zk.Ephemeral|zk.Sequential))
-	release(t, c, take(t, c, slot("sem")))
-	both := slot("sem")
-	both.Permits = 2
+	both := slot
+	both.Owner, both.Permits = "another", 2
 	refused(t, c, both)
+	release(t, c, take(t, c, slot))
 }
 
 func granted(t *testing.T, c *client, r driver.Request) driver.Grant {

@@ -108,31 +108,6 @@ func TestCluster(t *testing.T) {
 			time.Sleep(2 * quick)
 			c.heal()
 		}},
-		{"the leader is moved", func() {
-			leader, _ := c.leader(-1)
-			s, err := c.etcd.Status(within(t), c.Members[(leader+1)%3].Addr)
-			must(t, err)
-			if _, err := dial(t, c.Members[leader].Addr).MoveLeader(within(t), s.Header.MemberId); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"history is compacted", func() {
-			for range 10 {
-				r, err := c.etcd.Get(within(t), "x")
-				must(t, err)
-				if _, err := c.etcd.Compact(within(t), r.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		}},
-		{"wall clocks are set", func() {
-			for i, by := range []time.Duration{time.Hour, -time.Hour, 24 * time.Hour} {
-				if got := time.Until(c.Members[i].JumpWallClock(by)); (got - by).Abs() > time.Minute {
-					t.Errorf("the clock of member %d shows %v, not %v more than the host's", i, got, by)
-				}
-			}
-		}},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			faults.Under(t, faults.Harness{URL: url}, c.Addrs(), 12*time.Second, fault.spoil)

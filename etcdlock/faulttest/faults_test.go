@@ -5,7 +5,6 @@
 package faulttest
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -49,12 +48,4 @@ func dial(t testing.TB, addrs string) *clientv3.Client {
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// within is a context for one thing that must not take long.
-func within(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }

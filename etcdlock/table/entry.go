@@ -187,19 +187,13 @@ func (e *Entry) ClosesIn() time.Duration {
 // just like one that holds (P1, P8), and an admitted entry stays admitted, because
 // entries before it can only go.
 func Admits(before []Entry, u Use) bool {
-	permits := u.Permits
+	var a Admission
 	for i := range before {
-		b := before[i].Use()
-		switch {
-		case b.otherKind(u):
-			return false
-		case u.Mode == driver.Slot:
-			permits += b.Permits
-		case u.Mode == driver.Exclusive || b.Mode == driver.Exclusive:
+		if !a.Admit(before[i].Use()) {
 			return false
 		}
 	}
-	return u.Mode != driver.Slot || permits <= u.Slots
+	return a.Admit(u)
 }
 
 // Mismatch returns an error if the name is in use as another kind of lock (P10), or by a

@@ -73,6 +73,13 @@ func NewLayout(kind, prefix string) (Layout, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
+	first, rest, _ := strings.Cut(prefix, "/")
+	for element := range strings.SplitSeq(rest, "/") {
+		if element == "lock" || element == "gone" || element == "broken" {
+			return Layout{}, fmt.Errorf("prefix %q has the element %q: there the store %q keeps its keys", prefix, element, first)
+		}
+		first += "/" + element
+	}
 	return Layout{
 		LocksAt: prefix + "/lock/", TombstonesAt: prefix + "/gone/", BrokenAt: prefix + "/broken/", Version: 2, Bits: 10,
 	}, nil
@@ -114,10 +121,7 @@ func (l *Layout) Key(name, client string, n int32) string {
 }
 
 // IsEntry reports whether a key below dir is a hold of dir's name or a place in its
-// queue. There are others: in the layout Stock those of longer names, and in both those
-// of another store whose prefix goes on where dir begins. With the prefixes "holdfast"
-// and "holdfast/lock", for example, holdfast/lock/gone/ is the first one's name "gone"
-// and where the second one keeps its withdrawn requests.
+// queue. In the layout Stock there are those of longer names too.
 func (l *Layout) IsEntry(dir, key string) bool {
 	if strings.Contains(key[len(dir):], "/") {
 		return false

@@ -48,37 +48,6 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// TestHolders: an entry is among the holders if all before it admit it.
-func TestHolders(t *testing.T) {
-	kinds := []Use{{Mode: driver.Exclusive}, {Mode: driver.Shared}}
-	for permits := range 3 {
-		kinds = append(kinds, Use{Mode: driver.Slot, Slots: 2, Permits: permits + 1}, Use{Mode: driver.Slot, Slots: 3, Permits: permits + 1})
-	}
-	var try func(entries []Entry)
-	try = func(entries []Entry) {
-		want := 0
-		for want < len(entries) && Admits(entries[:want], entries[want].Use()) {
-			want++
-		}
-		if got := Holders(entries); got != want {
-			t.Fatalf("of %+v %d hold the name, not %d", entries, got, want)
-		}
-		for i := want; i < len(entries); i++ {
-			if Admits(entries[:i], entries[i].Use()) {
-				t.Fatalf("P8: entry %d of %+v is admitted, behind one that is not", i, entries)
-			}
-		}
-		if len(entries) == 4 {
-			return
-		}
-		for _, u := range kinds {
-			e := Entry{Ours: true, Mode: u.Mode, Value: Value{Slots: u.Slots, Permits: u.Permits}}
-			try(append(entries[:len(entries):len(entries)], e))
-		}
-	}
-	try(nil)
-}
-
 // TestRevisionsLeaveRoom: tokens stay below 2^53.
 func TestRevisionsLeaveRoom(t *testing.T) {
 	for _, kind := range []string{Escaped, Stock} {

@@ -41,15 +41,14 @@ type Trust struct {
 	Over      bool           // a server has said that it is over, or the client has closed it
 }
 
-// Answered takes in that a request was answered. AtLeader says that its connection is one to the leader:
-// that the server of the connection has said so after it had taken the connection for this session. A
-// server closes all connections of clients before its role changes.
+// Answered takes in that a request was answered, on a connection to a server that has said that it leads after
+// it had taken the connection for this session; or, with AnyServer, on any. A server closes all connections of
+// clients before its role changes.
 //
 // A leader counts a session's timeout anew when it takes in a request of one of its own clients, which is
-// not before its sending. A follower passes requests on, and the leader counts the session anew only when
-// it next asks the follower which clients it has heard of.
-func (t *Trust) Answered(k Kind, atLeader bool, sent driver.Instant) {
-	if t.AnyServer || k == Write && atLeader {
+// not before its sending.
+func (t *Trust) Answered(k Kind, sent driver.Instant) {
+	if t.AnyServer || k == Write {
 		t.Since = max(t.Since, sent)
 	}
 }
@@ -120,8 +119,8 @@ func Withdrawn(a Asked) Verdict {
 // asked for that session's own node, which lives exactly as long: the end of a session removes all its
 // ephemeral nodes at once, and after it nothing of the session takes effect.
 //
-// Without that, suppose a leader wakes up after a pause. By its clock the session has expired, and it says
-// so, but the new leader has given the session all of its timeout again.
+// A leader that wakes up after a pause says that the session has expired, by its clock. The new leader has
+// given the session all of its timeout again.
 func Ended(a Asked) Verdict {
 	if a.Written && a.Read && !a.There && !a.Expired {
 		return Done

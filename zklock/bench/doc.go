@@ -1,7 +1,5 @@
 // Package bench is for those who work on Holdfast: it measures zklock beside its peers, in one run on one
-// server of ZooKeeper. The peers are raw, a create and a delete of a node over zklock's own connection, each
-// of which waits for its answer; go-zookeeper's Lock; and Curator's InterProcessMutex, in a Java machine
-// that is warm.
+// server of ZooKeeper: go-zookeeper's Lock, and Curator's InterProcessMutex in a Java machine that is warm.
 //
 //	make bench BENCH=ZooKeeper                  # everything, about six minutes
 //	make bench BENCH='ZooKeeper/forced/alone'   # one case

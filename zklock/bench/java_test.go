@@ -49,7 +49,7 @@ func startJava(b *testing.B) *java {
 }
 
 // burst is burst with Curator.
-func (j *java) burst(b *testing.B, servers string, w workload) (r result) {
+func (j *java) burst(b *testing.B, servers string, w workload) (shares []int) {
 	b.Helper()
 	fmt.Fprintln(j.commands, servers, w.clients, w.path, w.names, w.window.Milliseconds())
 	if !j.answers.Scan() {
@@ -60,7 +60,7 @@ func (j *java) burst(b *testing.B, servers string, w workload) (r result) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		r.shares = append(r.shares, n)
+		shares = append(shares, n)
 	}
-	return r
+	return shares
 }

@@ -229,10 +229,21 @@ func TestPausedLeader(t *testing.T) {
 func pausedLeader(t *testing.T, z *testserver.ZooKeeper) {
 	t.Helper()
 	const ttl = time.Second
-	old := z.Leader()
-	one := client(t, old.Addr)
-	first, err := one.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(within(t))
-	must(t, err)
+	var old *testserver.ZooKeeperMember
+	var one *holdfast.Client
+	var first *holdfast.Lease
+	for ctx := within(t); first == nil; { // on a busy machine another may be elected before the client is at the leader
+		old = z.Leader()
+		one = client(t, old.Addr)
+		lease, err := one.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(ctx)
+		if err == nil && one.Caps().Guarantees.Faults[driver.StorePause].Exclusion != driver.Breaks {
+			first = lease
+			break
+		}
+		if one.Close(); ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
 	watched := make(chan faults.Hold, 1)
 	go func() { watched <- faults.Watch(first, nil, nil) }()
 	old.Pause()

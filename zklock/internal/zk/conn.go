@@ -162,6 +162,14 @@ func (c *conn) write() {
 	}
 }
 
+// wakeUp has the writer look at the queue.
+func (c *conn) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
 // next takes what there is to write off the queue, and appends it to buf. It gives the requests their ids, and notes that
 // answers to them are due.
 func (c *conn) next(ping bool, buf []byte) []byte {
@@ -228,7 +236,10 @@ func (c *conn) take(frame []byte, large bool) error {
 	case xidEvent:
 		what, _, path := Event(d.int32()), d.int32(), d.string()
 		if d.err == nil {
-			c.s.event(what, path)
+			c.s.mu.Lock()
+			due := c.s.watches.tell(what, path)
+			c.s.mu.Unlock()
+			tell(due, what)
 		}
 		return d.err
 	case xidAuth:

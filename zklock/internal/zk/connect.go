@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 const (
@@ -21,8 +22,7 @@ const (
 
 // open makes the first connection.
 func (s *Session) open(ctx context.Context) (*conn, error) {
-	start := time.Now()
-	pause := 4 * firstPause
+	start, again := time.Now(), pause.Backoff{Min: 4 * firstPause, Max: longestPause}
 	for round := 1; ; round++ {
 		c, err := s.round(ctx, 10*time.Second)
 		if err != nil && s.config.Failed != nil {
@@ -35,14 +35,13 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 		case ctx.Err() != nil:
 			return nil, &ctxerr.Unanswered{Ended: context.Cause(ctx), Why: err}
 		case !noLeader && !passes(err),
-			noLeader && (round >= leaderRounds || s.config.Leaderless),
+			noLeader && round >= leaderRounds,
 			time.Since(start) > openPatience:
 			return nil, err
 		}
-		if sleep(ctx, pause); ctx.Err() != nil {
+		if !pause.Sleep(ctx, again.Next()) {
 			return nil, &ctxerr.Unanswered{Ended: context.Cause(ctx), Why: err}
 		}
-		pause = min(2*pause, longestPause)
 	}
 }
 
@@ -51,7 +50,7 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 // keep it alive, with all that is held in it. The error says that the session is over.
 func (s *Session) resume(heard driver.Instant) (*conn, error) {
 	timeout := s.Timeout()
-	pause := firstPause
+	again := pause.Backoff{Min: firstPause, Max: min(longestPause, max(timeout/8, firstPause))}
 	for s.ctx.Err() == nil {
 		left := heard.Add(timeout).Sub(s.config.Clock.Now())
 		if left <= 0 {
@@ -67,33 +66,17 @@ func (s *Session) resume(heard driver.Instant) (*conn, error) {
 		s.mu.Lock()
 		s.failed = err
 		s.mu.Unlock()
-		sleep(s.ctx, pause)
-		pause = min(2*pause, longestPause, max(timeout/8, firstPause))
+		pause.Sleep(s.ctx, again.Next())
 	}
 	return nil, ErrClosed
 }
 
-// sleep waits about that long, and not longer than ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d/2 + rand.N(d))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-var (
-	// errUnreached says that the leader was not found among the servers that answer.
-	errUnreached = errors.New("zk: the leader is none of the servers that answer")
-	// errNew is the ErrExpired of a session that was still being opened. Nothing depends on it, and the next attempt
-	// opens another one.
-	errNew = fmt.Errorf("%w while it was being opened", ErrExpired)
-)
+// errUnreached says that the leader was not found among the servers that answer.
+var errUnreached = errors.New("zk: the leader is none of the servers that answer")
 
 // passes reports whether servers answer and one of them is likely to serve soon.
 func passes(err error) bool {
-	return errors.Is(err, ErrNoQuorum) || errors.Is(err, ErrHungUp) || errors.Is(err, errUnreached) || errors.Is(err, errNew)
+	return errors.Is(err, ErrNoQuorum) || errors.Is(err, ErrHungUp) || errors.Is(err, errUnreached)
 }
 
 // round tries the servers once, each attempt for so long.
@@ -189,7 +172,7 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, e
 	switch {
 	case best != nil:
 		return best.address, nil
-	case follows && unheard && !s.config.Leaderless:
+	case follows && unheard:
 		// The leader may be one that cannot be reached now. Another server would answer for it (P1).
 		return address{}, fmt.Errorf("%w: %w", errUnreached, errs)
 	case follows || untold:
@@ -223,12 +206,15 @@ func (s *Session) attempt(ctx context.Context, a address) (_ *conn, err error) {
 	s.mu.Lock()
 	zxid := s.zxid
 	s.mu.Unlock()
-	offer := connected{s.config.Timeout, s.id, s.password}
+	offer := connected{timeout: s.config.Timeout, password: make([]byte, passwordSize)}
+	if s.isOpen { // else each attempt opens a session: that of an attempt that fails ends by itself
+		offer.id, offer.password = s.id, s.password
+	}
 	granted, err := handshake(ctx, nc, r, offer, zxid)
 	if err != nil {
 		return nil, a.because(err)
 	}
-	if err := s.granted(offer, granted); err != nil {
+	if err := s.granted(granted); err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dial, err)
 	}
 	if !s.config.AnyServer {
@@ -252,13 +238,10 @@ func (s *Session) attempt(ctx context.Context, a address) (_ *conn, err error) {
 
 // granted takes in what a server has granted. A session that was opened keeps the timeout that its users were told:
 // where maxSessionTimeout was lowered, the session may end earlier, so it is given up (P1).
-func (s *Session) granted(offer, g connected) error {
+func (s *Session) granted(g connected) error {
 	switch {
-	case g.timeout == 0 && offer.id == 0:
-		return errors.New("the server opens no session")
 	case g.timeout == 0 && !s.isOpen:
-		s.id, s.password = 0, make([]byte, passwordSize)
-		return errNew
+		return errors.New("the server opens no session")
 	case g.timeout == 0:
 		return ErrExpired
 	case !s.isOpen:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,15 +12,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 )
-
-// everyOp is one operation of each kind whose answer is read.
-func everyOp() []Op {
-	multi := Multi(Create("/a", nil, nil, 0), CreateContainer("/b", nil, nil), Delete("/c", 1), SetData("/d", nil, 2), Check("/e", 3))
-	return []Op{
-		Create("/a", nil, nil, 0), CreateContainer("/b", nil, nil), Delete("/c", 1), Exists("/d", nil), GetData("/e", nil),
-		SetData("/f", nil, 2), Children("/g", nil), multi, {code: opClose}, {code: opRemoveWatches},
-	}
-}
 
 func stat(e *encoder, s Stat) {
 	e.int64(s.Czxid)
@@ -34,75 +24,6 @@ func stat(e *encoder, s Stat) {
 	e.int32(0)
 	e.int32(s.NumChildren)
 	e.int64(0)
-}
-
-// answer encodes what a server answers.
-func answer(op *Op, r *Reply) []byte {
-	var e encoder
-	switch op.code {
-	case opCreate:
-		e.string(r.Path)
-	case opCreateContainer:
-		e.string(r.Path)
-		stat(&e, r.Stat)
-	case opExists, opSetData:
-		stat(&e, r.Stat)
-	case opGetData:
-		e.bytes(r.Data)
-		stat(&e, r.Stat)
-	case opChildren:
-		e.strings(r.Children)
-		stat(&e, r.Stat)
-	case opMulti:
-		for i := range op.ops {
-			e.int32(int32(op.ops[i].code))
-			e.bool(false)
-			e.int32(0)
-			e.b = append(e.b, answer(&op.ops[i], &r.Results[i])...)
-		}
-		e.int32(-1)
-		e.bool(true)
-		e.int32(-1)
-	}
-	return e.b
-}
-
-// What is decoded can be encoded, and is then decoded to the same. Nothing panics, and a lie about a
-// length takes no more memory than a few times what was sent.
-func FuzzDecode(f *testing.F) {
-	full := Reply{
-		Path: "/p", Data: []byte("data"), Children: []string{"a", "", "ü"},
-		Stat: Stat{1, 2, 3, 4, 5, 6, 7},
-	}
-	full.Results = make([]Reply, 5)
-	for i := range full.Results {
-		full.Results[i] = Reply{Path: "/r", Stat: full.Stat}
-	}
-	ops := everyOp()
-	for i := range ops {
-		b := answer(&ops[i], &full)
-		f.Add(byte(i), b)
-		for cut := range len(b) {
-			f.Add(byte(i), b[:cut])
-		}
-		f.Add(byte(i), bytes.Repeat([]byte{0xff}, 64))
-		f.Add(byte(i), append([]byte{0x7f, 0xff, 0xff, 0xff}, make([]byte, 64)...))
-	}
-	f.Fuzz(func(t *testing.T, which byte, b []byte) {
-		op := &ops[int(which)%len(ops)]
-		d := decoder{b: b}
-		var r Reply
-		op.decode(&d, &r)
-		if d.err != nil || r.Err != nil {
-			return
-		}
-		var again Reply
-		d = decoder{b: answer(op, &r)}
-		op.decode(&d, &again)
-		if d.err != nil || len(d.b) != 0 || !reflect.DeepEqual(r, again) {
-			t.Errorf("%d: %+v is read again as %+v, %v", op.code, r, again, d.err)
-		}
-	})
 }
 
 // Whatever a server sends, the reader ends with an error and every operation gets an answer.
@@ -169,25 +90,6 @@ type fuzzConn struct {
 
 func (c fuzzConn) Read(b []byte) (int, error)      { return c.r.Read(b) }
 func (c fuzzConn) SetReadDeadline(time.Time) error { return nil }
-
-func FuzzConnected(f *testing.F) {
-	var e encoder
-	e.int32(0)
-	e.int32(4000)
-	e.int64(77)
-	e.bytes(make([]byte, passwordSize))
-	e.bool(false)
-	f.Add(e.b)
-	for cut := range len(e.b) {
-		f.Add(e.b[:cut])
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := parseConnected(b)
-		if err == nil && c.timeout > 0 && (c.id == 0 || len(c.password) != passwordSize) || c.timeout < 0 {
-			t.Errorf("%+v", c)
-		}
-	})
-}
 
 func TestInfo(t *testing.T) {
 	got := parseInfo("Zookeeper version: 3.8.0-1, built on x\nReceived: 9\nZxid: 0x100000003\nMode: leader\nNode count: 5\n")

@@ -60,20 +60,6 @@ func (c *Config) probe(ctx context.Context, a address, nc net.Conn) (Info, error
 	return parseInfo(text), nil
 }
 
-// FourLetters sends one of the server's four-letter words and returns the answer, at most 1 MiB.
-// It uses only Dial and TLS of c. A server that does not permit the word says so in its answer.
-func FourLetters(ctx context.Context, c Config, addr, word string) (string, error) {
-	return c.ask(ctx, addressOf(addr), nil, word)
-}
-
-// FourLetters is [FourLetters], to the server that the session is or was last connected to.
-func (s *Session) FourLetters(ctx context.Context, word string) (string, error) {
-	s.mu.Lock()
-	at := s.at
-	s.mu.Unlock()
-	return s.config.ask(ctx, at, nil, word)
-}
-
 // errElsewhere says that a second connection did not reach the server of the first.
 var errElsewhere = errors.New("zk: the address leads to different servers")
 

@@ -41,9 +41,6 @@ type Config struct {
 	// AnyServer takes any server that answers. Otherwise the session is only at the leader, or at a server without
 	// an ensemble.
 	AnyServer bool
-	// Leaderless says that no server led when an earlier session was opened. Then Open asks once for a leader, and
-	// a server that cannot be reached is none.
-	Leaderless bool
 	// Clock stamps Reply.Sent; nil: driver.HostClock. Deadlines and pauses are real time.
 	Clock driver.Clock
 	// Lost, if not nil, is called once, on a goroutine of its own, when the session ended otherwise than by Close.
@@ -71,9 +68,8 @@ type Session struct {
 	isOpen   bool // Open has returned it
 
 	mu      sync.Mutex
-	zxid    int64 // the last one that was seen
-	conn    *conn // nil: suspended
-	at      address
+	zxid    int64    // the last one that was seen
+	conn    *conn    // nil: suspended
 	queue   []*calls // not written yet
 	watches watchTable
 	closing bool
@@ -94,7 +90,7 @@ func Open(ctx context.Context, c Config) (*Session, error) {
 	if c.Clock == nil {
 		c.Clock = driver.HostClock
 	}
-	s := &Session{config: c, finished: make(chan struct{}), watches: watchTable{}, timeout: c.Timeout, password: make([]byte, passwordSize)}
+	s := &Session{config: c, finished: make(chan struct{}), watches: watchTable{}, timeout: c.Timeout}
 	first, err := s.open(ctx)
 	if err != nil {
 		return nil, err
@@ -113,9 +109,6 @@ func (s *Session) ID() int64 { return s.id }
 // ends it, or up to a tick later. It stays the same: see [ErrExpired].
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
-// AnyServer reports whether the session may be at a server that does not lead.
-func (s *Session) AnyServer() bool { return s.config.AnyServer }
-
 // Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
 // Code.
 func (s *Session) Err() error {
@@ -133,13 +126,6 @@ func (s *Session) Suspended() error {
 		return nil
 	}
 	return s.failed
-}
-
-func (c *conn) wakeUp() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Unwatch disarms the watch for good, also for operations still under way. It asks the server to remove
@@ -162,20 +148,6 @@ func (s *Session) removeWatchLocked(key watchKey) {
 		kind = 1
 	}
 	s.sendLocked(Op{code: opRemoveWatches, path: key.path, number: kind})
-}
-
-// event tells watches what the server told.
-func (s *Session) event(e Event, path string) {
-	s.mu.Lock()
-	due := s.watches.tell(e, path)
-	s.mu.Unlock()
-	tell(due, e)
-}
-
-func tell(due []*Watch, e Event) {
-	for _, w := range due {
-		w.f(e)
-	}
 }
 
 // run keeps the session connected until it is over. It begins with a connection.
@@ -205,7 +177,7 @@ func (s *Session) run(c *conn) {
 func (s *Session) begin(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conn, s.at = c, c.at
+	s.conn = c
 	var e encoder
 	for _, a := range s.config.Auth {
 		e.request(xidAuth, opAuth, func() {

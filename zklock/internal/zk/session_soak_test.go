@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -205,34 +203,6 @@ func TestWatchesAreSetAgain(t *testing.T) {
 	}
 }
 
-// Many goroutines send at once; answers go to whom they are for, also where the ids wrap.
-func TestPipelining(t *testing.T) {
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
-	s := open(t, Config{Servers: []string{z.Members[0].Addr}})
-	do(t, s, Create("/p", nil, nil, 0))
-	s.mu.Lock()
-	s.conn.xid = 1<<31 - 100
-	s.mu.Unlock()
-	var wg sync.WaitGroup
-	var events atomic.Int64
-	for g := range 32 {
-		wg.Go(func() {
-			for i := range 50 {
-				path := fmt.Sprintf("/p/%d-%d", g, i)
-				w := NewWatch(func(Event) { events.Add(1) })
-				r, err := s.Do(within(t), Create(path, []byte(path), nil, Ephemeral), GetData(path, w), SetData(path, nil, 0), Delete(path, 1), Exists(path, nil))
-				if err != nil || string(r[1].Data) != path || r[2].Stat.Version != 1 || r[3].Err != nil || r[4].Err != NoNode {
-					t.Errorf("%s: %+v, %v", path, r, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if got := events.Load(); got != 32*50 || len(s.watches) != 0 {
-		t.Errorf("%d events; watches are left: %v", got, s.watches)
-	}
-}
-
 func TestAuth(t *testing.T) {
 	t.Parallel()
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
@@ -252,16 +222,5 @@ func TestAuth(t *testing.T) {
 	bad := open(t, Config{Servers: []string{z.Members[0].Addr}, Auth: []Auth{{"none-such", "x"}}, Lost: func(err error) { lost <- err }})
 	if err := <-lost; err != AuthFailed || bad.Err() != AuthFailed {
 		t.Errorf("a scheme that the server does not know: %v", err)
-	}
-}
-
-func TestTooLarge(t *testing.T) {
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
-	s := open(t, Config{Servers: []string{z.Members[0].Addr}, Timeout: 20 * time.Second})
-	do(t, s, Create("/l", nil, nil, 0))
-	w := newWatch()
-	r, err := s.Do(within(t), Exists("/l", w.Watch), Create("/l/x", make([]byte, 1<<20), nil, 0))
-	if !errors.Is(err, ErrTooLarge) || !errors.Is(r[0].Err, ErrTooLarge) || len(s.watches) != 0 {
-		t.Errorf("a request that is too large: %v", err)
 	}
 }

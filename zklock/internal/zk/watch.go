@@ -130,6 +130,13 @@ func (t watchTable) tell(e Event, path string) (due []*Watch) {
 	return due
 }
 
+// tell calls watches that are due, without the session's mutex.
+func tell(due []*Watch, e Event) {
+	for _, w := range due {
+		w.f(e)
+	}
+}
+
 // forget disarms w for good and returns the entries of the server that nobody needs any more.
 func (t watchTable) forget(w *Watch) (needless []watchKey) {
 	w.ended = true

@@ -39,9 +39,6 @@ func (w *world) pass() {
 				t.left--
 			}
 		}
-		for j := range w.servers[i].forwards {
-			w.servers[i].forward[j].older()
-		}
 	}
 	for _, c := range []*connection{&w.a.conn, &w.a.old} {
 		for i := range c.requests {
@@ -65,7 +62,7 @@ func (r *request) older() { r.age = min(r.age+1, timeout) }
 
 // tidy forgets what makes no difference any more.
 func (w *world) tidy() {
-	if w.others == 0 && !w.anyServer && !w.anywhere && !w.blind { // nobody looks at followers
+	if w.others == 0 { // nobody looks at followers
 		for i := range w.servers {
 			if leader, connected := w.leaderOf(int8(i)); connected {
 				s := &w.servers[i]
@@ -89,9 +86,6 @@ func (w *world) tidy() {
 		}
 		if !s.leads {
 			s.track = [3]track{}
-			if _, connected := w.leaderOf(int8(i)); !connected {
-				s.heard, s.forward, s.forwards = [3]bool{}, [2]forwarded{}, 0
-			}
 		}
 	}
 	for _, c := range []*connection{&w.a.conn, &w.a.old} {
@@ -164,20 +158,6 @@ func (w *world) followerSteps(f, leader int8, can can) {
 			w.servers[f].applied = min(w.servers[leader].applied, w.servers[f].n)
 		})
 	}
-	if s.heard != [3]bool{} {
-		can(named("server %[2]d asks server %[1]d for its sessions", f, leader), func(w *world) {
-			s, l := &w.servers[f], &w.servers[leader]
-			for n := range s.heard {
-				if s.heard[n] {
-					l.touch(uint8(n))
-				}
-			}
-			s.heard = [3]bool{}
-		})
-	}
-	if s.forwards > 0 {
-		can(named("server %[2]d takes a request of server %[1]d", f, leader), func(w *world) { w.takeForwarded(f, leader) })
-	}
 }
 
 // touch counts a session's timeout anew, and reports whether the leader knows it.
@@ -190,53 +170,16 @@ func (s *server) touch(session uint8) bool {
 	return true
 }
 
-// admit reports whether the leader takes a request of a session that came by a server.
-func (s *server) admit(session uint8, by int8) code {
-	t := &s.track[session]
-	switch {
-	case !t.known || t.closing:
-		return expired
-	case t.owner >= 0 && t.owner != by:
-		return moved
-	}
-	t.owner = by
-	return ok
-}
-
-// takeForwarded lets a leader take a request that a follower has passed on. The session is not touched.
-func (w *world) takeForwarded(f, leader int8) {
-	s, l := &w.servers[f], &w.servers[leader]
-	r := s.forward[0]
-	s.forward[0], s.forward[1] = s.forward[1], forwarded{}
-	s.forwards--
-	if r.op == open {
-		l.track[r.session] = track{known: true, left: timeout, owner: f}
-	}
-	result := l.admit(r.session, f)
-	at := uint8(0)
-	if result == ok {
-		at = l.propose(entry{r.op, r.session, r.node})
-	}
-	for _, c := range []*connection{&w.a.conn, &w.a.old} {
-		if !c.there || !c.open || c.server != f || c.number != r.connection || c.stage != passedOn {
-			continue
-		}
-		if c.stage, c.at = proposed, at; result != ok {
-			c.answer(reply{request: c.in[0], code: result})
-		}
-	}
-}
-
 // elect makes a server the leader, with another. What it has logged is committed.
 func (w *world) elect(x, f int8) {
 	w.left.elections--
 	epoch := w.servers[w.newest()].epoch + 1
 	s := &w.servers[x]
 	s.leads, s.leader, s.epoch, s.applied = true, 0, epoch, s.n
-	s.track, s.heard, s.forward, s.forwards = [3]track{}, [3]bool{}, [2]forwarded{}, 0
+	s.track = [3]track{}
 	for n, lives := range w.tree(x).lives {
 		if lives {
-			s.track[n] = track{known: true, left: timeout, owner: -1}
+			s.track[n] = track{known: true, left: timeout}
 		}
 	}
 	w.closeConnections(x)
@@ -283,37 +226,23 @@ func (w *world) connectionSteps(which string, c *connection, of func(*world) *co
 		if s.applied >= c.at {
 			on("answers a %s", func(_ *world, _ *server, c *connection) { c.answer(reply{request: r}) })
 		}
-	case c.stage == passedOn:
-	case !s.leads && r.op.writes():
-		if _, connected := w.leaderOf(x); connected && int(s.forwards) < len(s.forward) {
-			on("passes on a %s", func(_ *world, s *server, c *connection) {
-				s.heard[c.session] = true
-				s.forward[s.forwards] = forwarded{r, c.session, c.number}
-				s.forwards++
-				c.stage = passedOn
-			})
-		}
 	case r.op.writes():
 		on("takes a %s", func(_ *world, s *server, c *connection) {
 			if r.op == open {
-				s.track[c.session] = track{known: true, left: timeout, owner: x}
+				s.track[c.session] = track{known: true, left: timeout}
 			}
-			s.touch(c.session)
-			if result := s.admit(c.session, x); result != ok {
-				c.answer(reply{request: r, code: result})
+			if !s.touch(c.session) {
+				c.answer(reply{request: r, code: expired})
 				return
 			}
 			c.stage, c.at = proposed, s.propose(entry{r.op, c.session, r.node})
 		})
-	case s.leads && s.waits(c.session):
+	case s.waits(c.session):
 	default:
 		on("answers a %s", func(w *world, s *server, c *connection) {
 			a := reply{request: r}
-			if s.leads {
-				s.touch(c.session)
-				a.code = s.admit(c.session, x)
-			} else {
-				s.heard[c.session] = true
+			if !s.touch(c.session) {
+				a.code = expired
 			}
 			t := w.tree(x)
 			switch r.op {
@@ -396,7 +325,7 @@ func (w *world) clientSteps(can can) {
 		can("A gives up its connection", func(w *world) { w.left.drops--; w.disconnect() })
 	}
 	quiet := c.requests == 0 && c.replies == 0
-	if !c.open || s.Over || !c.leads && !w.anyServer && !w.anywhere {
+	if !c.open || s.Over {
 		return
 	}
 	sends := func(name string, left func(*budget) *int8, rs ...request) {
@@ -457,7 +386,7 @@ func (w *world) takeBack() { w.a.phase, w.a.part, w.a.claim = withdrawing, toAsk
 // disconnect gives a connection up. Its server may still take what was sent.
 func (w *world) disconnect() {
 	a := &w.a
-	a.old, a.conn = a.conn, connection{number: a.conn.number}
+	a.old, a.conn = a.conn, connection{}
 	a.old.out, a.old.replies = [3]reply{}, 0
 	switch {
 	case a.phase == asking || a.phase == releasing:
@@ -472,39 +401,27 @@ func (w *world) disconnect() {
 	}
 }
 
-// connectSteps are A's ways to a server. A server that is asked for a session closes its older connection
-// to it.
+// connectSteps are A's ways to a server that leads, or did. A server that is asked for a session closes its older
+// connection to it.
 func (w *world) connectSteps(x int8, can can) {
 	a := &w.a
-	leads := w.servers[x].leads
-	if !leads && !w.anyServer && !w.anywhere && !w.blind {
-		return
-	}
-	leader, connected := w.leaderOf(x)
-	if !connected || w.servers[x].forwards > 0 { // which are ahead of it
-		return
-	}
 	session := a.session
 	if a.phase == withdrawing && a.part == toOpen {
 		session = 2
 	}
-	if a.sessions[session].Over {
+	if !w.servers[x].leads || a.sessions[session].Over {
 		return
 	}
 	can(named("A connects to server %d", x), func(w *world) {
 		a := &w.a
 		w.left.connects--
-		a.conn = connection{there: true, open: true, leads: leads || w.blind, number: (a.conn.number + 1) % 4, server: x, session: session}
+		a.conn = connection{there: true, open: true, server: x, session: session}
 		if a.session = session; a.phase == withdrawing && a.part == toOpen {
 			return
 		}
-		l := &w.servers[leader]
-		if !l.touch(session) {
+		if !w.servers[x].touch(session) {
 			w.ended()
-			return
-		}
-		l.track[session].owner = x
-		if a.old.server == x {
+		} else if a.old.server == x {
 			a.old = connection{}
 		}
 	})
@@ -514,7 +431,7 @@ func (w *world) connectSteps(x int8, can can) {
 func (w *world) ended() {
 	a := &w.a
 	a.sessions[a.session].End()
-	a.old, a.conn = a.conn, connection{number: a.conn.number}
+	a.old, a.conn = a.conn, connection{}
 	a.old.out, a.old.replies = [3]reply{}, 0
 	switch {
 	case a.phase == idle:
@@ -533,12 +450,8 @@ func (w *world) receive() {
 	copy(c.out[:], c.out[1:c.replies])
 	c.replies--
 	c.out[c.replies] = reply{}
-	switch r.code {
-	case expired:
+	if r.code == expired {
 		w.ended()
-		return
-	case moved:
-		w.disconnect()
 		return
 	}
 	kind, sent := zksession.Read, now.Add(-time.Duration(r.age)*tick)
@@ -548,7 +461,7 @@ func (w *world) receive() {
 	if w.arrival {
 		sent = now
 	}
-	a.sessions[a.session].Answered(kind, c.leads, sent)
+	a.sessions[a.session].Answered(kind, sent)
 	switch a.phase {
 	case asking, queued:
 		switch {

@@ -8,10 +8,9 @@
 // leader goes on as one until it notices. A server or a client that stands still, and messages that are
 // delayed or lost, need nothing of their own: they are steps that come late, or never.
 //
-// The leader ends sessions by its clock: a timeout after it took in a request of one of its own clients,
-// after it has asked a follower which sessions that has heard of, after it was asked for a session that a
-// client resumes, or after it was elected. All servers answer reads, pings and clients that come back by
-// themselves. Clocks run at the same rate.
+// The leader ends sessions by its clock: a timeout after it took in a request of one of its own clients, after it
+// was asked for a session that a client resumes, or after it was elected. A is at servers that lead, or did: they
+// answer reads, pings and clients that come back by themselves. Clocks run at the same rate.
 package zksession_test
 
 import (
@@ -37,15 +36,11 @@ const (
 
 // setup is what is explored.
 type setup struct {
-	anyServer bool // A's sessions are not kept at the leader
-	anywhere  bool // A uses followers too, and knows which they are
-	unsafe    bool // exclusion is not checked
-	behind    bool // B has the name at the start
-	prefix    []string
+	behind bool // B has the name at the start
+	prefix []string
 
 	// Mistakes of a driver.
 	arrival bool // trust counts from when an answer arrives
-	blind   bool // A takes every server for the leader
 	claims  bool // a hold that A is told of counts from then
 	hasty   bool // A withdraws by a read alone
 
@@ -155,13 +150,6 @@ func (t *tree) apply(e entry) {
 type track struct {
 	known, closing bool
 	left           uint8 // ticks until it may end
-	owner          int8  // the server that the client is at; -1: any
-}
-
-// forwarded is a request on its way from a follower to the leader.
-type forwarded struct {
-	request
-	session, connection uint8
 }
 
 const maxLog = 12
@@ -173,10 +161,7 @@ type server struct {
 	epoch      uint8
 	log        [maxLog]entry
 	n, applied uint8
-	track      [3]track     // of the leader
-	heard      [3]bool      // sessions, since the leader last asked this follower
-	forward    [2]forwarded // to the leader
-	forwards   uint8
+	track      [3]track // of the leader
 }
 
 // request is one of A's.
@@ -192,7 +177,6 @@ type code uint8
 const (
 	ok code = iota
 	expired
-	moved
 )
 
 type reply struct {
@@ -207,16 +191,13 @@ type stage uint8
 
 const (
 	unread stage = iota
-	passedOn
 	proposed
 )
 
 // connection is one of A's.
 type connection struct {
-	there    bool  // there is one
-	open     bool  // at the server's side
-	leads    bool  // A knows that the server leads
-	number   uint8 // tells it from those before
+	there    bool // there is one
+	open     bool // at the server's side
 	server   int8
 	session  uint8
 	in       [3]request
@@ -294,13 +275,13 @@ func (s *setup) model() explore.Model[*world, [2]uint64] {
 	}
 	l := &w.servers[0]
 	l.leads = true
-	l.track[1] = track{known: true, left: timeout, owner: 0}
+	l.track[1] = track{known: true, left: timeout}
 	for i := range w.a.sessions {
-		w.a.sessions[i] = zksession.Trust{Timeout: timeout * tick, AnyServer: s.anyServer}
+		w.a.sessions[i] = zksession.Trust{Timeout: timeout * tick}
 	}
 	w.a.sessions[1].Since = now
 	w.a.session = 1
-	w.a.conn = connection{there: true, open: true, leads: true, session: 1}
+	w.a.conn = connection{there: true, open: true, session: 1}
 	if s.behind {
 		w.base.apply(entry{create, 0, firstOfB})
 		w.b = other{firstOfB, true}
@@ -326,9 +307,6 @@ func (w *world) sorted() state {
 	for i := range w.servers {
 		s := w.servers[i]
 		s.leader = 0
-		for j := range s.track {
-			s.track[j].owner = 0
-		}
 		h := maphash.Comparable(seeds[0], s)
 		if w.a.conn.there && int(w.a.conn.server) == i {
 			h++
@@ -347,11 +325,6 @@ func (w *world) sorted() state {
 	for i := range w.servers {
 		s := w.servers[i]
 		s.leader = is[s.leader]
-		for j := range s.track {
-			if t := &s.track[j]; t.known && t.owner >= 0 {
-				t.owner = is[t.owner]
-			}
-		}
 		to.servers[is[i]] = s
 	}
 	to.a.conn.server = is[to.a.conn.server]
@@ -437,7 +410,7 @@ func (w *world) check() error {
 		}
 	}
 	switch {
-	case w.unsafe || !w.trusts():
+	case !w.trusts():
 	case w.b.holds:
 		return errTwo
 	case !t.has(w.a.node) && w.others == 0:

@@ -6,23 +6,6 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// byFollower are steps after which A holds the name by way of server 1, and the leader has just heard of it.
-var byFollower = []string{
-	"A gives up its connection",
-	"A connects to server 1",
-	"A asks for the name",
-	"server 1 passes on a creation, on A's connection",
-	"server 0 takes a request of server 1",
-	"server 1 logs what server 0 proposes",
-	"server 0 hears what server 1 has logged",
-	"server 1 applies what server 0 has committed",
-	"server 1 answers a creation, on A's connection",
-	"server 1 answers a read, on A's connection",
-	"A gets the answer to its creation",
-	"A gets the answer to its read",
-	"server 0 asks server 1 for its sessions",
-}
-
 // elected are steps after which A is at the leader that was elected last, and the one before does not know
 // of that yet.
 var elected = []string{
@@ -34,28 +17,23 @@ var elected = []string{
 // right are worlds in which nothing is wrong. All of each is explored.
 func right() map[string]*setup {
 	worlds := map[string]*setup{
-		"renewals":             {budget: budget{attempts: 1, elections: 1, renewals: 2}},
-		"two elections":        {budget: budget{attempts: 1, elections: 2, connects: 1, renewals: 1}},
-		"pings":                {budget: budget{attempts: 1, elections: 1, connects: 1, pings: 2}},
-		"reads":                {budget: budget{attempts: 1, elections: 1, connects: 1, reads: 2}},
-		"by way of a follower": {anywhere: true, budget: budget{attempts: 1, drops: 1, connects: 1, renewals: 1}},
-		"withdrawal":           {budget: budget{attempts: 1, elections: 1, cancels: 1, drops: 1, connects: 1, withdraws: 1}},
-		"two attempts":         {budget: budget{attempts: 2, elections: 1, drops: 1, connects: 1, withdraws: 1}},
+		"renewals":      {budget: budget{attempts: 1, elections: 1, renewals: 2}},
+		"two elections": {budget: budget{attempts: 1, elections: 2, connects: 1, renewals: 1}},
+		"pings":         {budget: budget{attempts: 1, elections: 1, connects: 1, pings: 2}},
+		"reads":         {budget: budget{attempts: 1, elections: 1, connects: 1, reads: 2}},
+		"withdrawal":    {budget: budget{attempts: 1, elections: 1, cancels: 1, drops: 1, connects: 1, withdraws: 1}},
+		"two attempts":  {budget: budget{attempts: 2, elections: 1, drops: 1, connects: 1, withdraws: 1}},
 		// What A reads without a write before it never satisfies it.
-		"withdrawal by reading":                {hasty: true, prefix: elected, budget: budget{attempts: 1, elections: 1, drops: 2, connects: 2, withdraws: 1}},
-		"withdrawal by reading, at any server": {hasty: true, anyServer: true, unsafe: true, budget: budget{attempts: 1, drops: 1, connects: 1, withdraws: 1}},
-		"withdrawal, at any server":            {anyServer: true, unsafe: true, budget: budget{attempts: 1, drops: 1, connects: 1, withdraws: 1}},
-		"B after A":                            {budget: budget{attempts: 1, elections: 1, others: 1}},
-		"A behind B":                           {behind: true, budget: budget{attempts: 1, polls: 1, others: 1}},
+		"withdrawal by reading": {hasty: true, prefix: elected, budget: budget{attempts: 1, elections: 1, drops: 2, connects: 2, withdraws: 1}},
+		"B after A":             {budget: budget{attempts: 1, elections: 1, others: 1}},
+		"A behind B":            {behind: true, budget: budget{attempts: 1, polls: 1, others: 1}},
 	}
 	if testserver.Long(false, true) {
 		maps.Copy(worlds, map[string]*setup{
-			"three elections":                        {budget: budget{attempts: 1, elections: 3, connects: 2, renewals: 2}},
-			"A behind B, renewed":                    {behind: true, budget: budget{attempts: 1, polls: 1, others: 1, renewals: 1}},
-			"A behind B, an election":                {behind: true, budget: budget{attempts: 1, elections: 1, polls: 1, others: 1}},
-			"by way of a follower, an election":      {anywhere: true, budget: budget{attempts: 1, elections: 1, drops: 1, connects: 1, renewals: 1}},
-			"withdrawal, two connections":            {budget: budget{attempts: 1, elections: 1, drops: 1, connects: 2, withdraws: 2}},
-			"withdrawal, at any server, an election": {anyServer: true, unsafe: true, budget: budget{attempts: 1, elections: 1, drops: 1, connects: 1, withdraws: 1}},
+			"three elections":             {budget: budget{attempts: 1, elections: 3, connects: 2, renewals: 2}},
+			"A behind B, renewed":         {behind: true, budget: budget{attempts: 1, polls: 1, others: 1, renewals: 1}},
+			"A behind B, an election":     {behind: true, budget: budget{attempts: 1, elections: 1, polls: 1, others: 1}},
+			"withdrawal, two connections": {budget: budget{attempts: 1, elections: 1, drops: 1, connects: 2, withdraws: 2}},
 		})
 	}
 	return worlds
@@ -67,54 +45,12 @@ type broken struct {
 	setup
 }
 
-// wrong are worlds of a driver that makes a mistake, or in which the leader takes no clients.
+// wrong are worlds of a driver that makes a mistake.
 func wrong() map[string]*broken {
 	return map[string]*broken{
 		"trust counts from when an answer arrives": {"P1: ", setup{arrival: true, budget: budget{attempts: 1}}},
-		"a session is resumed at a follower unnoticed": {"P1: ", setup{
-			blind: true, budget: budget{attempts: 1, drops: 1, connects: 1},
-		}},
 		"a claim counts from when A is told": {"P1: ", setup{
 			claims: true, behind: true, budget: budget{attempts: 1, polls: 1, others: 1},
 		}},
-		// The leader stands still, or is cut off from the follower, which answers pings: it does not hear of the
-		// session any more.
-		"at any server, a ping": {"P1: ", setup{
-			anyServer: true, prefix: byFollower, budget: budget{attempts: 1, drops: 1, connects: 1, pings: 1},
-		}},
-	}
-}
-
-// goal is something good that must be able to happen.
-type goal struct {
-	setup
-	reached func(*world) bool
-}
-
-// goals are what would not happen if the models did too little.
-func goals() map[string]*goal {
-	return map[string]*goal{
-		"a blip keeps the hold": {
-			setup{budget: budget{attempts: 1, drops: 1, connects: 1, renewals: 1, elections: 1}},
-			func(w *world) bool {
-				return w.trusts() && w.left.connects == 0 && w.left.elections == 0 && w.a.sessions[1].Since == now && w.left.renewals == 0
-			},
-		},
-		"an attempt is withdrawn in its session": {
-			setup{budget: budget{attempts: 1, drops: 1, connects: 1, withdraws: 1}},
-			func(w *world) bool { return w.a.withdrawn[firstOfA] && w.a.session == 1 },
-		},
-		"an attempt is withdrawn by another session": {
-			setup{budget: budget{attempts: 1, drops: 2, connects: 2, withdraws: 1}},
-			func(w *world) bool { return w.a.withdrawn[firstOfA] && w.a.session == 2 },
-		},
-		"B has the name after A": {
-			setup{budget: budget{attempts: 1, others: 1}},
-			func(w *world) bool { return w.b.holds && w.a.phase == holding },
-		},
-		"A has the name after B": {
-			setup{behind: true, budget: budget{attempts: 1, polls: 1}},
-			(*world).trusts,
-		},
 	}
 }
