@@ -113,7 +113,7 @@ func (c *together) on(t *testing.T) *together {
 // redissonKinds are those of which one service at a time has the lock.
 var redissonKinds = []string{"mutex", "fair", "fenced", "spin", "write", "semaphore:1:1", "counted:1:1"}
 
-// rows tests each row of the table in redislock's documentation.
+// rows tests each row of the table in docs/from-redisson.md.
 func (c *together) rows(deployment string) {
 	tests := map[string]func(*together, string){
 		"exclusion": func(c *together, name string) { c.exclusions(redissonKinds, name) }, "order": (*together).order, "tokens": (*together).tokens,

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -160,24 +158,6 @@ func TestSlowNodes(t *testing.T) {
 	w.votes("b", 0)
 }
 
-// TestNoMajority: if three of five nodes cannot be reached, the error says so, and no vote is left.
-func TestNoMajority(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 5, nil)
-	w.wires[0].Partition()
-	w.wires[1].Partition()
-	g := w.take(w.driver, request("a"))
-	w.release(w.driver, g)
-	w.wires[2].Partition()
-	if _, err := w.driver.Try(t.Context(), request("b")); err == nil || errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Try without a majority: %v", err)
-	}
-	w.votes("b", 0)
-	if _, err := w.driver.(driver.Operator).Inspect(t.Context(), "orders/42"); err == nil {
-		t.Error("Inspect shows a name without a majority")
-	}
-}
-
 // TestNoVoteLeft: P6: an attempt that is refused takes back the votes that it had got, also those whose
 // answers come later.
 func TestNoVoteLeft(t *testing.T) {
@@ -298,65 +278,5 @@ func TestReleaseOfForgottenVotes(t *testing.T) {
 	for _, wire := range w.wires[3:] {
 		wire.ReleaseRequests()
 	}
-	w.votes("a", 0)
-}
-
-// answering is a store that refuses a first request, and whose answer to that comes late.
-type answering struct {
-	wrap.Forward
-	later   atomic.Bool
-	refused chan struct{}
-	goOn    chan struct{}
-}
-
-func (a *answering) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := a.Forward.Try(ctx, r)
-	if !a.later.Swap(true) {
-		close(a.refused)
-		<-a.goOn
-	}
-	return g, err
-}
-
-// TestLateRefusal: P6: node 3 refuses A's request, and A hears of it only after a renewal has found no vote there.
-// The refusal does not speak for a later request, so the release leaves no vote.
-func TestLateRefusal(t *testing.T) {
-	w := newWorld(t, 3, patient)
-	node := w.stores[2].Client()
-	slow := &answering{Forward: wrap.Forward{Driver: w.stores[2].Client()}, refused: make(chan struct{}), goOn: make(chan struct{})}
-	d := w.open([]driver.Driver{w.stores[0].Client(), w.stores[1].Client(), slow}, patient)
-	b, r := w.take(node, request("b")), request("a")
-	r.TTL = time.Hour // or the end of the votes would do
-	g := w.take(d, r)
-	<-slow.refused
-	w.release(node, b)
-	if r := w.renew(d, g); r.Err != nil {
-		t.Fatal(r.Err)
-	}
-	close(slow.goOn)
-	eventually(t, "three votes for A", func() bool { return w.renew(d, g).Err != nil || len(w.tokens("a")) == 3 })
-	w.release(d, g)
-	w.votes("a", 0)
-}
-
-// TestBreak: an operator breaks by the number that Inspect shows, and the holder learns of it by its
-// renewal.
-func TestBreak(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 5, nil)
-	g := w.take(w.driver, request("a"))
-	w.votes("a", 5)
-	w.wires[0].Partition()
-	holders, breaker := w.shown(w.driver), w.driver.(driver.Operator)
-	if err := breaker.Break(t.Context(), g.Name, holders[0].Token+2); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("P4: Break with another token: %v", err)
-	}
-	if err := breaker.Break(t.Context(), g.Name, holders[0].Token); err != nil {
-		t.Fatalf("Break: %v", err)
-	}
-	if r := w.renew(w.driver, g); !errors.Is(r.Err, driver.ErrBroken) {
-		t.Errorf("renewal of a broken hold: %+v", r)
-	}
-	w.wires[0].Heal()
 	w.votes("a", 0)
 }

@@ -211,31 +211,3 @@ func TestNoTokens(t *testing.T) {
 		w.release(d, g)
 	}
 }
-
-// absurd is a node that gives an absurd token.
-type absurd struct {
-	wrap.Forward
-	token driver.Token
-}
-
-func (a absurd) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := a.Forward.Try(ctx, r)
-	g.Token = a.token
-	return g, err
-}
-
-// TestAbsurdTokens: a node that gives a token out of range does not count, and gets its vote back.
-func TestAbsurdTokens(t *testing.T) {
-	for _, token := range []driver.Token{-1, 0, 1<<53 - 1, 1 << 60} {
-		w := newWorld(t, 3, durable)
-		d := w.open([]driver.Driver{
-			absurd{wrap.Forward{Driver: w.stores[0].Client()}, token}, w.stores[1].Client(), w.stores[2].Client(),
-		}, durable)
-		g := w.take(d, request("a"))
-		if g.Token <= 0 || g.Token > 1000 {
-			t.Errorf("a node gave token %d, and the grant has %d", token, g.Token)
-		}
-		w.release(d, g)
-		w.votes("a", 0)
-	}
-}

@@ -36,9 +36,6 @@ type Clustered interface {
 	Parts() []string
 	// Part returns the server that has the key at the moment, or "" if none is known.
 	Part(key string) string
-	// SubscribeShard is like Conn.Subscribe, for a sharded channel: it is that of the server which has the
-	// channel's hash slot, also when the slot has moved.
-	SubscribeShard(ctx context.Context, channel string, deliver func(message string)) (stop func(), err error)
 }
 
 // Command is one command: its name and arguments are Args. Key says which node of a cluster gets it: all keys of

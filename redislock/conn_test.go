@@ -38,6 +38,6 @@ func (c *respConn) do(t testing.TB, args ...string) any {
 }
 
 // Listen is that of the Conn within.
-func (c *respConn) Listen(ctx context.Context, sharded bool, heard func(channel, message string)) (*wire.Listening, error) {
-	return c.Conn.(*wire.Server).Listen(ctx, sharded, heard)
+func (c *respConn) Listen(ctx context.Context, heard func(channel, message string)) (*wire.Listening, error) {
+	return c.Conn.(*wire.Server).Listen(ctx, heard)
 }

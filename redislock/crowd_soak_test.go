@@ -72,24 +72,6 @@ func TestDeadCrowd(t *testing.T) {
 	}
 }
 
-// TestFarBehind: who has many ahead of it is told so, and its place lasts longer.
-func TestFarBehind(t *testing.T) {
-	p := newPlainTest(t)
-	p.take(p.request("holder"))
-	for _, again := range []bool{false, true} {
-		for i := range driver.FarBehind + 2 {
-			owner := "w" + strconv.Itoa(i)
-			held := p.enqueue(p.client, owner)
-			text, _ := p.clock.conn.do(t, "ZSCORE", p.layout.keys("n")[2], owner).(string)
-			until, err := strconv.ParseFloat(text, 64)
-			lasts := duration(int64(until)) - time.Duration(p.clock.now)
-			if err != nil || held.Ahead != i || lasts != p.caps.PlaceLife(i) {
-				t.Errorf("place %d (again: %v) has %d ahead and lasts for %v, not %v", i, again, held.Ahead, lasts, p.caps.PlaceLife(i))
-			}
-		}
-	}
-}
-
 // TestWorkDoesNotGrow: a place, a sign of life and a hand-over are as many commands for the server
 // when three wait as when three hundred do.
 func TestWorkDoesNotGrow(t *testing.T) {

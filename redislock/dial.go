@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -66,7 +66,7 @@ func (to *target) connect(ctx context.Context) (conn Conn, err error) {
 		}
 		return c, nil
 	default:
-		conn = to.atAddress()
+		conn = wire.Open(to.options(to.addresses[0], new(wire.Dialed)))
 	}
 	if err := conn.Do(ctx, []Command{{Args: []string{"PING"}}})[0].Err; err != nil {
 		conn.Close()
@@ -75,9 +75,22 @@ func (to *target) connect(ctx context.Context) (conn Conn, err error) {
 	return conn, nil
 }
 
-// options say how to connect to the server at an address.
+// demotedFor is how long after a reply that says that the server is a replica the connections are made anew, where
+// no sentinels say which is the primary: a fail-over that is under way may change its mind.
+const demotedFor = time.Second
+
+// options say how to connect to the server at an address. When replies say that it is a replica, all connections are
+// closed, and made anew: an operator may have let the address lead to another primary.
 func (to *target) options(address string, dialed *wire.Dialed) wire.Options {
-	o := wire.Options{Secure: to.tls != nil, Dialed: dialed}
+	o, leaving, wait := wire.Options{Dialed: dialed}, new(atomic.Bool), demotedFor
+	if to.primary != "" {
+		wait = 0
+	}
+	o.Replied = func(replies []Reply) {
+		if wire.Demoted(replies) && !leaving.Swap(true) {
+			time.AfterFunc(wait, func() { leaving.Store(false); dialed.Drop("") })
+		}
+	}
 	o.Dial = func(ctx context.Context) (net.Conn, error) { return dialed.Dial(ctx, address, to.dial) }
 	if auth := to.credentials(); auth != nil {
 		o.Hello = append(o.Hello, Command{Args: append([]string{"AUTH"}, auth...)})
@@ -124,16 +137,10 @@ type follower struct {
 func (to *target) follow() *follower {
 	dialed := new(wire.Dialed)
 	l := sentinel.New(sentinel.Options{
-		Sentinels: to.addresses, Primary: to.primary, Dial: to.dial, Secure: to.tls != nil, Dialed: dialed,
-		Auth: to.credentials(),
+		Sentinels: to.addresses, Primary: to.primary, Dial: to.dial, Dialed: dialed, Auth: to.credentials(),
 	})
 	o := to.options("", dialed)
-	o.Dial = l.Dial
-	o.Replied = func(replies []Reply) {
-		if wire.Demoted(replies) {
-			dialed.Drop("")
-		}
-	}
+	l.Follow(&o)
 	return &follower{wire.Open(o), l}
 }
 
@@ -142,50 +149,6 @@ func (f *follower) Close() error {
 	err := f.Server.Close()
 	f.sentinels.Close()
 	return err
-}
-
-// atAddress returns a Conn to the server at an address, which may come to lead to another one. An operator may
-// promote a replica by hand, let the address lead there, and make the old primary a replica, which keeps its
-// connections, and refuses all that is written over them, for ever. When replies have said for a second that
-// the server is a replica, all connections are closed, and made anew to where the address leads now.
-func (to *target) atAddress() Conn {
-	dialed, l := new(wire.Dialed), leaver{}
-	o := to.options(to.addresses[0], dialed)
-	o.Replied = func(replies []Reply) {
-		if wire.Demoted(replies) && l.due(time.Now()) {
-			dialed.Drop("")
-		}
-	}
-	return wire.Open(o)
-}
-
-// leaver knows when it is time to leave a server. That is not at once: a fail-over that is under way changes its
-// mind, and requests that wait for replies on a connection which is closed have uncertain outcomes.
-type leaver struct {
-	mu          sync.Mutex
-	first, last time.Time // replies that say that the server is a replica, since the connections were closed
-}
-
-// stay is for how long the server has to say that it is a replica, and the shortest time between two
-// departures from an address that leads to a replica for good. After a silence of forgotten it counts anew.
-const (
-	stay      = time.Second
-	forgotten = 10 * stay
-)
-
-// due notes a reply that says that the server is a replica, and reports whether it is time.
-func (l *leaver) due(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.Sub(l.last) >= forgotten {
-		l.first = now
-	}
-	l.last = now
-	if now.Sub(l.first) < stay {
-		return false
-	}
-	l.first = now
-	return true
 }
 
 // explained returns the error of a first contact as a refusal by the server or as an error of the network. Errors

@@ -52,17 +52,10 @@ func (l layout) appendRecord(b []byte, name string) []byte {
 // suffixes of the keys of a name, in the order of KEYS in the scripts.
 var suffixes = [...]string{"", ":queue", ":until", ":places", ":gone"}
 
-// keys returns the keys of a name, allocated in one piece.
 func (l layout) keys(name string) (keys [len(suffixes)]string) {
-	b := l.appendRecord(make([]byte, 0, 256), name)
-	record := len(b)
-	for _, suffix := range suffixes[1:] {
-		b = append(append(b, b[:record]...), suffix...)
-	}
-	all, at := string(b), 0
+	record := l.record(name)
 	for i, suffix := range suffixes {
-		next := at + record + len(suffix)
-		keys[i], at = all[at:next], next
+		keys[i] = record + suffix
 	}
 	return keys
 }

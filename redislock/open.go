@@ -3,126 +3,218 @@ package redislock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"strconv"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/certs"
-	"github.com/holdfastlock/holdfast/internal/storeurl"
-	"github.com/holdfastlock/holdfast/quorum"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
-func init() {
-	for _, scheme := range []string{"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
-		driver.Register(scheme, openURL)
-	}
-	driver.Register("redlock", quorum.Opener("redis", "hf.layout"))
+// tokenBlock is driver.Caps.TokenBlock.
+const tokenBlock = 4096
+
+// maxTTL keeps the sum of the server's clock, a TTL and a lock-delay exact in Lua.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// client is the driver over one Conn.
+type client struct {
+	conn        Conn
+	shared      route // for everything but renewals and releases
+	reserved    route // for renewals and releases
+	clock       driver.Clock
+	caps        driver.Caps
+	layout      layout
+	cluster     bool   // the servers are a cluster
+	votes       bool   // it is one server, so it can be a node of a quorum
+	id          string // names the channel of hand-overs and losses
+	unsubscribe func()
+	contention  contention
+	longest     atomic.Int64 // the longest TTL that Life has returned, in nanoseconds
+
+	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
+	sharedAck, reservedAck *acknowledgers
+
+	mu      sync.Mutex
+	waiters map[string]*waiter // by owner
+	losses  chan driver.Loss
+	closed  chan struct{}
 }
 
-// openURL opens the driver for a URL.
-func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	to, o, err := parse(u)
+// elsewhere begins the name of a client of a cluster. Its subscription may be at another server than the
+// lock, which then cannot tell whether anybody is subscribed. If a script took such a client for dead, the hold
+// that the client was told of would be granted to another (P1).
+const elsewhere = "~"
+
+// answer is the reply to a command, and says why what the command has written does not count: too few replicas
+// have acknowledged it. Short is nil for commands that need not be acknowledged.
+type answer struct {
+	Reply
+	short error
+}
+
+// route is a way to the server.
+type route func(ctx context.Context, commands []Command) []answer
+
+// plainRoute is that of Conn.Do, or another function like it.
+func plainRoute(do func(context.Context, []Command) []Reply) route {
+	return func(ctx context.Context, commands []Command) []answer {
+		answers := make([]answer, len(commands))
+		for i, r := range do(ctx, commands) {
+			answers[i].Reply = r
+		}
+		return answers
+	}
+}
+
+// do sends commands. If ctx ends before the replies come, the errors satisfy errors.Is with ctx's
+// own (P11).
+func (l route) do(ctx context.Context, commands []Command) []answer {
+	if len(commands) == 0 {
+		return nil
+	}
+	answers := l(ctx, commands)
+	for i := range answers {
+		if err := answers[i].Err; err != nil && !isRefusal(err) {
+			answers[i].Err = ctxerr.Of(ctx, err)
+		}
+	}
+	return answers
+}
+
+// New returns a driver over a connection, which it closes when it is closed, and
+// also when New fails. It makes first contact: it subscribes to the client's
+// channel and reads which store this is. Nil options are fine.
+func New(ctx context.Context, conn Conn, o *Options) (driver.Driver, error) {
+	c, err := connect(ctx, conn, o)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	if o == nil || o.Layout == "" {
+		return c, nil
+	}
+	if o.Layout == SetNX {
+		return setnx{lives{c}}, nil
+	}
+	d, err := newRedisson(ctx, c, cmp.Or(o.Redisson, RedissonLock))
+	if err != nil {
+		return nil, errors.Join(Explain(ctxerr.Of(ctx, err)), c.Close())
+	}
+	return d, nil
+}
+
+func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	c := &client{
+		conn: conn, clock: o.Clock, layout: layout{o.Prefix},
+		unsubscribe: func() {},
+		waiters:     map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+	}
+	c.shared = plainRoute(conn.Do)
+	c.reserved = c.shared
+	if c.clock == nil {
+		c.clock = driver.HostClock
+	}
+	if c.layout.prefix == "" {
+		c.layout.prefix = DefaultPrefix
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	id, err := c.identity(ctx)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := to.connect(ctx)
-	if err != nil {
-		return nil, explained(u, err)
-	}
-	return New(ctx, conn, o)
-}
-
-// keepAlive is how long a connection is idle before the network tries it.
-const keepAlive = 5 * time.Second
-
-// parse reads a URL. Its errors show nothing of user and password.
-func parse(u *url.URL) (*target, *Options, error) {
-	known := []string{"hf.layout", "hf.redisson", "hf.replicas"}
-	scheme, deployment, _ := strings.Cut(u.Scheme, "+")
-	switch {
-	case deployment == "unix":
-		known = append(known, "hf.db")
-	case scheme == "rediss":
-		known = append(known, "hf.ca", "hf.cert", "hf.key")
-	}
-	params, err := driver.Params(u, false, known...)
-	if err != nil {
-		return nil, nil, err
-	}
-	dialer := &net.Dialer{KeepAlive: keepAlive}
-	to := &target{network: "tcp", cluster: deployment == "cluster", by: dialer.DialContext}
-	if u.User != nil {
-		to.user = u.User.Username()
-		var ok bool
-		if to.password, ok = u.User.Password(); !ok {
-			return nil, nil, errors.New("store URL has a user without a password: it looks like redis://user:password@host, or redis://:password@host without a user")
+	if o.Replicas > 0 {
+		if err := c.mayWait(ctx); err != nil {
+			return nil, err
 		}
 	}
-	db := params["hf.db"]
-	switch {
-	case u.Opaque != "" || u.Fragment != "":
-		err = errors.New("store URL is malformed: it looks like redis://host:6379/0")
-	case deployment != "unix":
-		db, err = to.parseHosts(u, deployment)
-	case u.Host != "" || u.Path == "" || u.Path == "/":
-		err = errors.New("store URL has no socket: it looks like redis+unix:///run/redis/redis.sock, with three slashes")
+	if r, ok := conn.(reserver); ok {
+		c.reserved = plainRoute(r.Reserve())
+	}
+	if o.Replicas > 0 {
+		c.sharedAck = newAcknowledgers(c, c.shared, o.Replicas)
+		c.reservedAck = newAcknowledgers(c, c.reserved, o.Replicas)
+	}
+	c.caps = driver.Caps{
+		Store:   "redis:" + id,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
+		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
+		Guarantees: guaranteesOf(deploymentOf(conn)),
+	}
+	c.votes = deploymentOf(conn) == oneServer && o.Replicas == 0
+	c.cluster = deploymentOf(conn) == clustered
+	switch o.Layout {
+	case SetNX:
+		c.caps = setnxCaps(c.caps)
+	case Redisson:
+		c.caps = redissonCaps(c.caps, cmp.Or(o.Redisson, RedissonLock))
+	}
+	if o.Replicas > 0 {
+		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
+	}
+	if o.Layout != "" {
+		return c, nil // of Redisson newRedisson does the rest
+	}
+	c.id = rand.Text()[:16]
+	if c.cluster {
+		c.id = elsewhere + c.id
+	}
+	c.unsubscribe, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
+	return c, Explain(ctxerr.Of(ctx, err))
+}
+
+// identity returns the random name of the store, which its first client chooses. The server's
+// address would not do, because it depends on the way to the server, nor its run id, which is new
+// after each start. When the server's data were wiped, the next client chooses a new name: see the
+// guarantees.
+func (c *client) identity(ctx context.Context) (string, error) {
+	key := c.layout.store()
+	replies := c.shared.do(ctx, []Command{
+		{Key: key, Args: []string{"SET", key, rand.Text(), "NX"}},
+		{Key: key, Args: []string{"GET", key}},
+	})
+	for _, r := range replies {
+		if r.Err != nil {
+			return "", Explain(r.Err)
+		}
+	}
+	id, ok := replies[1].Value.(string)
+	if !ok {
+		return "", fmt.Errorf("key %s has no text: another program uses it", key)
+	}
+	return id, nil
+}
+
+// Caps implements driver.Driver.
+func (c *client) Caps() driver.Caps { return c.caps }
+
+// alive returns an error if the client is closed or ctx has ended.
+func (c *client) alive(ctx context.Context) error {
+	select {
+	case <-c.closed:
+		return driver.ErrClosed
 	default:
-		to.network, to.addresses = "unix", []string{u.Path}
+		return ctx.Err()
 	}
-	if err == nil && scheme == "rediss" {
-		err = to.secure(params)
-	}
-	if err == nil && db != "" {
-		if to.database, err = strconv.Atoi(db); err != nil || to.database < 0 {
-			err = fmt.Errorf("database %.40q is not a number from 0 up", db)
-		}
-	}
-	o := &Options{Layout: Layout(params["hf.layout"]), Redisson: RedissonKind(params["hf.redisson"])}
-	if n := params["hf.replicas"]; err == nil && n != "" {
-		if o.Replicas, err = strconv.Atoi(n); err != nil || o.Replicas < 0 || o.Replicas > MaxReplicas {
-			err = fmt.Errorf("hf.replicas %.40q is not a number from 0 to %d", n, MaxReplicas)
-		}
-	}
-	return to, o, cmp.Or(err, o.Check())
 }
 
-// parseHosts reads what a URL of a deployment says of hosts, and returns its database.
-func (to *target) parseHosts(u *url.URL, deployment string) (db string, err error) {
-	db = strings.Trim(u.Path, "/")
-	port, example := "6379", "host:6379/0"
-	if deployment == "cluster" {
-		example = "host:6379,host:6379"
+// Close implements driver.Driver.
+func (c *client) Close() error {
+	c.mu.Lock()
+	if c.alive(context.Background()) != nil {
+		c.mu.Unlock()
+		return driver.ErrClosed
 	}
-	if deployment == "sentinel" {
-		port, example = "26379", "host:26379,host:26379/PRIMARY"
-		if to.primary, db, _ = strings.Cut(db, "/"); to.primary == "" {
-			return "", fmt.Errorf("store URL does not name the primary: it looks like %s://%s, with the name by which the sentinels know it", u.Scheme, example)
-		}
-	}
-	if to.addresses, err = storeurl.Hosts(u.Host, port); err != nil {
-		return "", fmt.Errorf("%w: it looks like %s://%s", err, u.Scheme, example)
-	}
-	switch {
-	case deployment == "" && len(to.addresses) > 1:
-		return "", errors.New("store URL has several hosts: those of sentinels belong in redis+sentinel://, those of a cluster in redis+cluster://")
-	case deployment == "cluster" && db != "" && db != "0":
-		return "", fmt.Errorf("database %.40q: a cluster has database 0 only", db)
-	}
-	return db, nil
-}
-
-// secure sets up TLS, with the files that the parameters name: they are read again
-// for each connection, because they are replaced before they expire.
-func (to *target) secure(params map[string]string) error {
-	source, err := certs.New(certs.Files{CA: params["hf.ca"], Cert: params["hf.cert"], Key: params["hf.key"]})
-	if err != nil {
-		return err
-	}
-	to.tls = source.Config
-	return nil
+	close(c.closed)
+	close(c.losses)
+	c.mu.Unlock()
+	c.unsubscribe()
+	return c.conn.Close()
 }

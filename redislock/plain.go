@@ -56,19 +56,6 @@ func (c *client) appendPlain(b []byte, req *driver.Request) []byte {
 	return append(b, req.Note...)
 }
 
-// single is one command with its arguments, allocated in one piece: allocations are most of what a
-// plain hold costs the client, besides the round trips.
-type single struct {
-	command [1]Command
-	args    [5]string
-}
-
-// do sends the command with n arguments.
-func (s *single) do(ctx context.Context, l route, n int, key string) answer {
-	s.command[0] = Command{Args: s.args[:n:n], Key: key}
-	return l.do(ctx, s.command[:])[0]
-}
-
 // record is the key of the record and the member of a plain hold, allocated in one piece.
 func (c *client) record(req *driver.Request) (key, member string) {
 	b := c.layout.appendRecord(make([]byte, 0, 256), req.Name)
@@ -83,19 +70,8 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 		return driver.Grant{}, err
 	}
 	key, member := c.record(&req)
-	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", key, member}}
 	sent := c.clock.Now()
-	to := c.sharedAck.route(c.shared, req.TTL)
-	reply := s.do(ctx, to, len(s.args), key)
-	if unknown(&reply) {
-		s.args[0], s.args[1] = "EVAL", takeScript.text
-		reply = s.do(ctx, to, len(s.args), key)
-	}
-	return c.plainReply(ctx, req, &reply, sent)
-}
-
-// plainReply returns what take.lua has replied to a request that was sent at an instant.
-func (c *client) plainReply(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
+	reply := c.sharedAck.route(c.shared, req.TTL).run(ctx, takeScript, takeScript.Command([]string{key}, member))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -125,7 +101,6 @@ func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, 
 		return true, err
 	}
 	key, member := c.record(&g.Request)
-	s := &single{args: [5]string{"ZREM", key, member}}
-	reply := s.do(ctx, c.reserved, 3, key)
+	reply := c.reserved.do(ctx, []Command{{Args: []string{"ZREM", key, member}, Key: key}})[0]
 	return reply.Err != nil || reply.Value == int64(1), Explain(reply.Err)
 }

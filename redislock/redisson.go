@@ -3,7 +3,6 @@ package redislock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 	"sync"
 	"time"
@@ -21,38 +20,10 @@ import (
 // a release frees its hold whatever was repeated.
 type redisson struct {
 	lives
-	mutex   *way   // what a mutex is
-	publish string // the command by which Redisson publishes on this deployment
-	cluster bool
+	mutex   *way       // what a mutex is
+	publish string     // the command by which Redisson publishes on this deployment
+	ears    *wire.Ears // hear of releases; nil: waiters poll
 }
-
-//go:embed lua/redisson/common.lua
-var redissonLua string
-
-// redissonScript returns a script of the layout.
-func redissonScript(parts ...string) *script {
-	text := redissonLua
-	for _, part := range parts {
-		text += part
-	}
-	return scriptOf(text)
-}
-
-// way is how one kind of hold is on the wire: its scripts, and what they need beside the name.
-type way struct {
-	take, renew, release *script
-	other                func(name, owner string) string // the second of its keys
-	channel              func(name string) string
-	holder               func(req *driver.Request) string // the hash's field, or the ids of permits
-	// longest bounds the time for which a renewal is trusted: see longestTrust. 0: the TTL does alone.
-	longest time.Duration
-}
-
-// longestTrust is how long, at most, a hold of a read-write lock is trusted without a renewal, so that it is
-// renewed each ten seconds. Suppose our reader has a TTL of a minute, and a reader in Java renews: that sets
-// the TTL of the hash, of which both are fields, to Redisson's watchdog, which is 30 s. If the reader in Java
-// then dies, the hash ends before our reader would renew.
-const longestTrust = 30 * time.Second
 
 // wayOf returns how a request is on the wire, or ErrUnsupported if it cannot be.
 func (r redisson) wayOf(req *driver.Request) (*way, error) {
@@ -104,30 +75,17 @@ func redissonCaps(caps driver.Caps, kind RedissonKind) driver.Caps {
 
 // newRedisson returns the driver of a kind, over a client that is connected.
 func newRedisson(ctx context.Context, c *client, kind RedissonKind) (driver.Driver, error) {
-	r := redisson{lives: lives{c}, mutex: lockWay, publish: "PUBLISH", cluster: deploymentOf(c.conn) == clustered}
-	if r.cluster {
-		reply := c.shared.do(ctx, []Command{{Args: []string{"PUBSUB", "SHARDNUMSUB"}}})[0]
-		switch {
-		case reply.Err == nil:
-			r.publish = "SPUBLISH"
-		case !isRefusal(reply.Err):
-			return nil, reply.Err
+	mutex := map[RedissonKind]*way{RedissonLock: lockWay, RedissonFair: fairWay, RedissonFenced: fencedWay, RedissonSpin: spinWay}[kind]
+	r := redisson{lives: lives{c}, mutex: mutex, publish: "PUBLISH"}
+	if c.cluster {
+		var err error
+		if r.publish, err = wire.PublishInCluster(ctx, c.conn.Do); err != nil {
+			return nil, err
 		}
 	}
-	channels := redissonChannels
-	switch kind {
-	case RedissonFair:
-		r.mutex, channels = fairWay, fairChannels
-	case RedissonFenced:
-		r.mutex, channels = fencedWay, func(name string) []string { return []string{wire.LockChannel(name)} }
-	case RedissonSpin:
-		r.mutex = spinWay
-	}
-	if listen := listenerOf(c.conn, r.publish == "SPUBLISH"); listen != nil && kind != RedissonSpin {
-		c.wakeups = newWakeups(listen, channels)
-	}
-	if c.wakeups != nil {
-		c.unsubscribe = c.wakeups.close
+	if kind != RedissonSpin {
+		r.ears = wire.NewEars(c.conn)
+		c.unsubscribe = r.ears.Close
 	}
 	if kind == RedissonFair {
 		return fair{r, new(sync.Mutex), map[string]*fairWaiter{}}, nil
@@ -135,17 +93,12 @@ func newRedisson(ctx context.Context, c *client, kind RedissonKind) (driver.Driv
 	return r, nil
 }
 
-// redissonChannels are the channels on which Redisson tells of a name, whatever its kind.
-func redissonChannels(name string) []string {
-	return []string{wire.LockChannel(name), wire.ReadWriteChannel(name), wire.SemaphoreChannel(name)}
-}
-
-// Wakes implements driver.Waker.
+// Wakes implements driver.Waker, by all channels on which Redisson tells of a name, whatever its kind.
 func (r redisson) Wakes(name string) driver.Wakes {
-	if r.c.wakeups == nil {
-		return nil
+	if w := r.ears.Await(0, wire.LockChannel(name), wire.ReadWriteChannel(name), wire.SemaphoreChannel(name)); w != nil {
+		return w
 	}
-	return r.c.wakeups.wakes(name)
+	return nil
 }
 
 // Caps implements driver.Driver.
@@ -162,7 +115,7 @@ func (r redisson) checkName(name string) error {
 	if err := r.c.layout.checkName(name); err != nil {
 		return err
 	}
-	if r.cluster {
+	if r.c.cluster {
 		return wire.CheckCluster(name)
 	}
 	return nil
@@ -226,11 +179,11 @@ func (r redisson) take(ctx context.Context, req driver.Request, extra func(*driv
 // ready returns the command that takes a hold, unless the request cannot be sent.
 func (r redisson) ready(ctx context.Context, req *driver.Request, extra func(*driver.Request) []string) (*way, Command, error) {
 	w, err := r.wayOf(req)
-	if err := cmp.Or(err, r.checkName(req.Name), r.c.alive(ctx), r.c.undoing(req.Owner)); err != nil {
+	if err := cmp.Or(err, r.checkName(req.Name), r.c.alive(ctx)); err != nil {
 		return nil, Command{}, err
 	}
 	keys := append(r.keys(w, req), wire.FairTimeouts(req.Name))
-	return w, w.take.command(keys, append([]string{w.holder(req), millis(req.TTL)}, extra(req)...)...), nil
+	return w, w.take.Command(keys, append([]string{w.holder(req), millis(req.TTL)}, extra(req)...)...), nil
 }
 
 // taken reads the reply to it.
@@ -281,7 +234,7 @@ func (r redisson) each(
 			some[n] = grants[i]
 		}
 		batches.Go(func() {
-			results := r.c.batchOf(ctx, to, pick(w), some,
+			results := r.c.batch(ctx, to, pick(w), some,
 				func(g *driver.Grant) []string { return r.keys(w, &g.Request) },
 				func(g *driver.Grant) []string { return args(w, g) })
 			for n, i := range places {

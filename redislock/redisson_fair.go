@@ -2,8 +2,6 @@ package redislock
 
 import (
 	"context"
-	_ "embed"
-	"strings"
 	"sync"
 	"time"
 
@@ -11,29 +9,6 @@ import (
 	"github.com/holdfastlock/holdfast/internal/pause"
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
-
-//go:embed lua/redisson/fair.lua
-var fairLua string
-
-//go:embed lua/redisson/fair_take.lua
-var fairTakeLua string
-
-//go:embed lua/redisson/fair_release.lua
-var fairReleaseLua string
-
-// fairWay is an RFairLock. A place in its queue that is the first, and has ended, is removed by whoever looks next.
-//
-// A place of Redisson's lasts for five minutes, so that the others wait so long behind a client that has died
-// as the first. One of ours lasts for two polls, and is confirmed once a poll. Behind waiters in Java it
-// lasts longer by as much as these shorten it, as all places behind theirs, when they get the lock; and when it is the
-// first, whoever of ours looks next makes it two polls. Suppose that they shorten it by more. Then it is removed when it
-// is the first, and its owner goes back there.
-var fairWay = &way{
-	take: redissonScript(fairLua, fairTakeLua), renew: lockWay.renew, release: redissonScript(fairLua, fairReleaseLua),
-	other:   func(name, _ string) string { return wire.FairQueue(name) },
-	channel: wire.FairTimeouts, // it is the third key; the channels are in the arguments
-	holder:  func(req *driver.Request) string { return wire.Owner(req.Owner) },
-}
 
 // fair is a redisson of which the mutexes are fair.
 type fair struct {
@@ -51,18 +26,8 @@ const (
 
 // fairWaiter is an owner that has, or had, a place in a queue.
 type fairWaiter struct {
-	wakes driver.Wakes  // nil: there is no way to hear of releases
-	spin  pause.Backoff // before the next poll, if there is none
-	late  bool          // it may have been told before it listened
-}
-
-// ownChannel begins what wakeups takes for the name of one waiter: its name and its owner are behind it.
-func ownChannel(name, owner string) string { return name + "\x00" + owner }
-
-// fairChannels is the channel of one waiter.
-func fairChannels(waiter string) []string {
-	name, owner, _ := strings.Cut(waiter, "\x00")
-	return []string{wire.LockChannel(name) + ":" + wire.Owner(owner)}
+	told *wire.Waiter  // nil: there is no way to hear of releases
+	spin pause.Backoff // before the next poll, if there is none
 }
 
 // Votes implements vote.Voter: a fair lock has a queue in one server.
@@ -126,19 +91,12 @@ func (f fair) Wait(ctx context.Context, req driver.Request) (driver.Grant, error
 	}
 	f.mu.Lock()
 	w := f.waiters[req.Owner]
-	var woken <-chan struct{}
-	spin, late := time.Duration(0), false
-	if w != nil {
-		late, w.late = w.late, false
-		if w.wakes != nil {
-			woken = w.wakes.C()
-		}
-		spin = w.spin.Next()
-	}
-	f.mu.Unlock()
-	if w == nil || late {
+	if w == nil {
+		f.mu.Unlock()
 		return driver.Grant{}, driver.ErrHeld // Enqueue tells why there is no place
 	}
+	woken, spin := w.told.C(), w.spin.Next()
+	f.mu.Unlock()
 	var spun <-chan time.Time
 	if woken == nil {
 		timer := time.NewTimer(spin)
@@ -164,29 +122,23 @@ func (f fair) waits(owner string) bool {
 	return f.waiters[owner] != nil
 }
 
-// join makes the owner, who has a place, one that is told of releases. Its turn may have come before: so it is woken
-// when the server confirms its channel, and asks at once if the server still tells from an earlier place.
+// join makes the owner, who has a place, one that is told of releases on the channel of this waiter.
 func (f fair) join(name, owner string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.waiters[owner] != nil {
-		return
+	if f.waiters[owner] == nil {
+		told := f.ears.Await(0, wire.LockChannel(name)+":"+wire.Owner(owner))
+		f.waiters[owner] = &fairWaiter{told, pause.Backoff{Min: firstSpin, Max: longestSpin}}
 	}
-	w := &fairWaiter{spin: pause.Backoff{Min: firstSpin, Max: longestSpin}}
-	if f.c.wakeups != nil {
-		w.wakes = f.c.wakeups.wakes(ownChannel(name, owner))
-		w.late = w.wakes != nil && w.wakes.Sure()
-	}
-	f.waiters[owner] = w
 }
 
 func (f fair) forget(owner string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w := f.waiters[owner]; w != nil && w.wakes != nil {
-		w.wakes.Stop()
+	if w := f.waiters[owner]; w != nil {
+		w.told.Stop()
+		delete(f.waiters, owner)
 	}
-	delete(f.waiters, owner)
 }
 
 // Release implements driver.Driver.

@@ -117,30 +117,6 @@ func TestRedissonFairOnTheWire(t *testing.T) {
 	})
 }
 
-// TestRedissonFairBehindMany: two hundred waiters in Go are served before one in Java, which keeps its place.
-func TestRedissonFairBehindMany(t *testing.T) {
-	f := newFairTest(t)
-	const many = 200
-	g, err := f.fair.Try(t.Context(), as("HOLDER", mutex(time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range many {
-		f.waits(fmt.Sprint("w", i), i)
-	}
-	f.javaWaits(java, 300*time.Second)
-	for i := range many {
-		f.frees(g)
-		g = f.gets(fmt.Sprint("w", i))
-	}
-	f.waits("last", 1)
-	f.frees(g)
-	f.is(map[string]any{"LINDEX " + f.queue + " 0": java})
-	if left := time.Until(time.UnixMilli(f.score(java))); left < 4*time.Minute {
-		t.Errorf("P8: a waiter in Java has %v left of its place of five minutes", left)
-	}
-}
-
 // TestRedissonFairBehindJava: a waiter in Go keeps its place when the one in Java before it gets the lock at the end of
 // its own, and releases it before the next poll.
 func TestRedissonFairBehindJava(t *testing.T) {
@@ -219,26 +195,6 @@ func TestRedissonFairDeadBetweenJava(t *testing.T) {
 	}
 }
 
-// TestRedissonFairLongWaits: a waiter in Java that may wait for an hour shortens all places behind it by that much. One in
-// Go does not make those in Java behind it lose theirs.
-func TestRedissonFairLongWaits(t *testing.T) {
-	f := newFairTest(t)
-	f.all("HSET n holder 1", "PEXPIRE n 30000")
-	for _, owner := range []string{java, java2} {
-		f.javaWaits(owner, time.Hour)
-	}
-	f.waits("first", 2)
-	const java3 = "cccccccc-cccc-4ccc-8ccc-cccccccccccc:1"
-	f.javaWaits(java3, 300*time.Second)
-	f.all("DEL n")
-	f.javaGets(java, time.Hour)
-	f.javaGets(java2, time.Hour)
-	if left := time.Until(time.UnixMilli(f.score(java3))); left < 200*time.Second {
-		t.Errorf("P8: a waiter in Java has %v left of its place of five minutes", left)
-	}
-	f.waits("first", 0)
-}
-
 // TestRedissonFairBack: a waiter in Java gets the lock, and shortens the places behind it by more than it has left itself.
 // Waiters in Go whose places are removed by that go back to the front, and whoever never had one to the end.
 func TestRedissonFairBack(t *testing.T) {
@@ -258,32 +214,6 @@ func TestRedissonFairBack(t *testing.T) {
 	f.all("DEL n", "LPOP "+f.queue, "ZREM "+f.ends+" "+wire.Owner("first")) // removed again, and the lock is free
 	f.gets("first")
 	f.is(map[string]any{"HKEYS n": []any{wire.Owner("first")}, "LINDEX " + f.queue + " 0": wire.Owner("second"), "ZCARD " + f.ends: 2})
-}
-
-// TestRedissonFairManyDead: more have died than are looked at in one go. Nobody overtakes who is behind them.
-func TestRedissonFairManyDead(t *testing.T) {
-	f := newFairTest(t)
-	f.do("EVAL", "for i = 1, 2500 do redis.call('RPUSH', KEYS[1], 'dead' .. i); redis.call('ZADD', KEYS[2], i, 'dead' .. i) end",
-		"2", f.queue, f.ends)
-	f.javaWaits(java, time.Hour)
-	for range 5 {
-		if _, err := f.fair.Try(t.Context(), mutex(time.Minute)); !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("P8: Try returned %v", err)
-		}
-	}
-	f.is(map[string]any{"LRANGE " + f.queue + " 0 -1": []any{java}, "ZCARD " + f.ends: 1})
-}
-
-// TestRedissonFairEndedBehindManyDead: the last place that is looked at in one go is the caller's own, and has ended, too.
-// The lock that it gets takes nobody else's place.
-func TestRedissonFairEndedBehindManyDead(t *testing.T) {
-	f := newFairTest(t)
-	f.do("EVAL", "for i = 1, 1000 do redis.call('RPUSH', KEYS[1], 'dead' .. i); redis.call('ZADD', KEYS[2], i, 'dead' .. i) end",
-		"2", f.queue, f.ends)
-	f.all("RPUSH "+f.queue+" "+wire.Owner("first"), "ZADD "+f.ends+" 1001 "+wire.Owner("first"))
-	f.javaWaits(java, time.Hour)
-	f.gets("first")
-	f.is(map[string]any{"LRANGE " + f.queue + " 0 -1": []any{java}, "ZCARD " + f.ends: 1})
 }
 
 // TestRedissonFairListens: a turn that comes before the server has confirmed the channel of a waiter is not told. So the

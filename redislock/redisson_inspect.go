@@ -3,7 +3,6 @@ package redislock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"iter"
@@ -16,20 +15,16 @@ import (
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
 
-//go:embed lua/redisson/inspect.lua
-var redissonInspectLua string
-
-var redissonInspect = redissonScript(redissonInspectLua)
+var (
+	redissonInspect = redissonScript("inspect")
+	fencedBreak     = redissonScript("fenced_break")
+)
 
 // Inspect implements driver.Operator. It shows the holds of Java too: their owners as Redisson writes them,
 // and of a permit its id, also in the notes, which are all that operators see; and the waiters of a fair lock, in
 // their order. How old a hold is, is not on the wire.
 func (r redisson) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	infos, _, err := r.look(ctx, name)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	return infos[0], nil
+	return one(r.inspect(ctx, name))
 }
 
 func (r redisson) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
@@ -51,7 +46,7 @@ func (r redisson) look(ctx context.Context, names ...string) (infos []driver.Inf
 			continue // it is no name of a lock
 		}
 		tag, _ := strings.CutSuffix(wire.Suffixed(name, ""), ":")
-		commands = append(commands, redissonInspect.command([]string{
+		commands = append(commands, redissonInspect.Command([]string{
 			name, wire.PermitTimeouts(name), wire.FairQueue(name), wire.FairTimeouts(name), wire.Tokens(name),
 		}, tag))
 		asked = append(asked, i)
@@ -191,10 +186,6 @@ func (r redisson) Break(ctx context.Context, name string, token driver.Token) er
 
 // breakFenced breaks the hold of an RFencedLock, of whose owner an earlier or a later hold has another token.
 func (r redisson) breakFenced(ctx context.Context, g driver.Grant, token driver.Token, refused time.Duration) error {
-	command := fencedBreak.command(r.keys(fencedWay, &g.Request), fencedWay.holder(&g.Request), r.publish, millis(refused), decimal(int64(token)))
-	reply := r.c.shared.run(ctx, fencedBreak, command)[0]
-	if reply.Err != nil {
-		return Explain(reply.Err)
-	}
-	return statusError(reply.Value)
+	command := fencedBreak.Command(r.keys(fencedWay, &g.Request), fencedWay.holder(&g.Request), r.publish, millis(refused), decimal(int64(token)))
+	return r.c.status(ctx, fencedBreak, command)
 }

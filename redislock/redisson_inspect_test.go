@@ -12,31 +12,6 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// TestRedissonBreakIsTold: a holder learns that its hold was broken, whatever its owner's form: who breaks it
-// knows the owner only as the wire has it.
-func TestRedissonBreakIsTold(t *testing.T) {
-	r := newRedissonTest(t)
-	for i, req := range []driver.Request{mutex(time.Minute), reader(time.Minute), writing(time.Minute), permits(2, 2, time.Minute)} {
-		for _, owner := range []string{ours, "KP3QJLZPLR5XWRRVVMC7ZTHZQO"} {
-			r.all("FLUSHALL")
-			g, err := r.Try(t.Context(), as(owner, req))
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, err := r.Inspect(t.Context(), "n")
-			if err != nil || len(info.Holders) != 1 {
-				t.Fatalf("%v, %v", info, err)
-			}
-			if err := r.Break(t.Context(), "n", info.Holders[0].Token); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Renew(t.Context(), []driver.Grant{g})[0].Err; !errors.Is(err, driver.ErrBroken) {
-				t.Errorf("P2: kind %d, owner %s: renewing a broken hold: %v", i, owner, err)
-			}
-		}
-	}
-}
-
 // TestRedissonInspects shows holds, Java's too, and breaks them by their numbers.
 func TestRedissonInspects(t *testing.T) {
 	r := newRedissonTest(t)

@@ -113,14 +113,6 @@ func TestRedissonPermitsForEver(t *testing.T) {
 	}
 }
 
-// TestRedissonSemaphoreIsTold: who waits in Java for a semaphore that is not made yet is told when Go makes it.
-func TestRedissonSemaphoreIsTold(t *testing.T) {
-	r := newRedissonTest(t)
-	heard := r.hears()
-	r.takes(permits(5, 3, time.Minute), time.Minute)
-	heard("redisson_sc:{n} 2")
-}
-
 // TestRedissonForeignNumber: a key that another program has overwritten spoils the permits of that name, and no other of
 // the batch.
 func TestRedissonForeignNumber(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
+	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
 
 // redissonTest has a driver of the layout Redisson, and a stranger that reads and writes its keys.
@@ -67,7 +68,7 @@ func (r *redissonTest) lasts(key string, want time.Duration) {
 func (r *redissonTest) hears() (next func(want string)) {
 	r.Helper()
 	messages := make(chan string, 100)
-	l, err := dialResp(r, r.server.Addr).Listen(r.Context(), false, func(channel, message string) {
+	l, err := dialResp(r, r.server.Addr).Listen(r.Context(), func(channel, message string) {
 		if message == "" {
 			message = "subscribed"
 		}
@@ -88,7 +89,7 @@ func (r *redissonTest) hears() (next func(want string)) {
 			r.Fatalf("not published: %q", want)
 		}
 	}
-	for _, channel := range redissonChannels("n") {
+	for _, channel := range []string{wire.LockChannel("n"), wire.ReadWriteChannel("n"), wire.SemaphoreChannel("n")} {
 		if err := l.Subscribe(r.Context(), channel); err != nil {
 			r.Fatal(err)
 		}
@@ -248,10 +249,4 @@ func TestRedissonUnsupported(t *testing.T) {
 		t.Errorf("scripts were run: %v, %v before", after, before)
 	}
 	r.empty()
-}
-
-func TestRedissonOptions(t *testing.T) {
-	if err := (&Options{Layout: "redison"}).Check(); err == nil || !strings.Contains(err.Error(), "are known") {
-		t.Errorf("an unknown layout: %v", err)
-	}
 }

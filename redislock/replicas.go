@@ -2,13 +2,10 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -40,17 +37,14 @@ const MaxReplicas = 100
 // else that comes on the same connection.
 const longestWait = time.Second
 
-// waitFor is how long the replicas have for something of that TTL: far less than it lasts. If ctx ends
-// sooner they have half of the time that is left, or more, so that the server can still say that they are
-// slow: a power of two in milliseconds, so that requests with about the same time share a WAIT.
+// waitFor is how long the replicas have for something of that TTL: far less than it lasts, and than the time that
+// is left until ctx ends, so that the server can still say that they are slow.
 func waitFor(ctx context.Context, ttl time.Duration) time.Duration {
-	within := max(time.Millisecond, min(ttl/5, longestWait)).Truncate(time.Millisecond)
+	within := min(ttl/5, longestWait)
 	if end, ok := ctx.Deadline(); ok {
-		for within > time.Millisecond && within > time.Until(end)*9/10 {
-			within = time.Millisecond << (bits.Len64(uint64(within/time.Millisecond-1)) - 1)
-		}
+		within = min(within, time.Until(end)*9/10)
 	}
-	return within
+	return max(within, time.Millisecond)
 }
 
 // mayWait returns an error if the server does not let this user wait for replicas.
@@ -77,9 +71,8 @@ func (e *UnacknowledgedError) Error() string {
 // counted returns a grant, unless short says why it does not count: then d releases it, and short is
 // returned. The release frees no other hold (P4). An undone acquire has no minimum hold.
 //
-// A release without an answer may be under way for long. If the owner asked again, and were acknowledged, the
-// release would end a hold that is trusted (P1). So the owner is refused from then on: package holdfast
-// withdraws it, and asks under another.
+// A release without an answer may arrive late. If the owner asked again, and were acknowledged, the release would end
+// a hold that is trusted (P1). So the error is ErrNotHeld: package holdfast withdraws the owner, and asks under another.
 func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
 	if short == nil {
 		return g, nil
@@ -87,23 +80,9 @@ func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, s
 	refused := driver.Grant{Request: g.Request}
 	g.MinHold = 0
 	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil && !driver.Gone(err) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		now := c.clock.Now()
-		c.undone.Put(g.Owner, driver.ErrNotHeld, now, now.Add(2*g.TTL+time.Minute))
-		return refused, driver.Uncertain(errors.Join(short, err)) // so it will be withdrawn (P6)
+		return refused, fmt.Errorf("%w: %w; it was released without an answer: %w", driver.ErrNotHeld, short, err)
 	}
 	return refused, short
-}
-
-// undoing returns ErrNotHeld for an owner whose grant is being undone, else nil.
-func (c *client) undoing(owner string) error {
-	if c.sharedAck == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.undone.Get(owner, c.clock.Now())
 }
 
 // acknowledgers has an acknowledger for each server of a cluster, so that one that is dead holds up no
@@ -155,18 +134,13 @@ type acknowledger struct {
 
 // parcel is one call.
 type parcel struct {
-	ctx      context.Context
 	commands []Command
 	within   time.Duration
 	answers  chan []answer // one value
 }
 
-// maxGroup is how many commands are sent together, unless a single call has more: the server does nothing
-// else meanwhile.
-const maxGroup = 200
-
 func (a *acknowledger) do(ctx context.Context, commands []Command, within time.Duration) []answer {
-	own := &parcel{ctx, commands, within, make(chan []answer, 1)}
+	own := &parcel{commands, within, make(chan []answer, 1)}
 	a.mu.Lock()
 	a.queue = append(a.queue, own)
 	if !a.busy {
@@ -182,55 +156,31 @@ func (a *acknowledger) do(ctx context.Context, commands []Command, within time.D
 	}
 }
 
-// work sends what is queued until there is nothing left. An exchange that no caller waits for any more ends, so
+// work sends what is queued until there is nothing left. An exchange ends when its replies are late by longestWait, so
 // that the next one need not wait for a silent server (P2).
 func (a *acknowledger) work() {
-	for parcels := a.next(); parcels != nil; parcels = a.next() {
-		a.carry(parcels)
-	}
-}
-
-func (a *acknowledger) carry(parcels []*parcel) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var commands []Command
-	waiting := atomic.Int64{}
-	waiting.Store(int64(len(parcels)))
-	for _, p := range parcels {
-		commands = append(commands, p.commands...)
-		defer context.AfterFunc(p.ctx, func() {
-			if waiting.Add(-1) == 0 {
-				cancel()
-			}
-		})()
-	}
-	answers := a.exchange(ctx, commands, parcels[0].within)
-	for _, p := range parcels {
-		n := len(p.commands)
-		p.answers <- answers[:n:n]
-		answers = answers[n:]
-	}
-}
-
-// next takes parcels out of the queue, in order, whose replicas have the same time: so none has a WAIT
-// that lasts longer than its TTL allows, nor one that is too short for it. Nil: there are none.
-func (a *acknowledger) next() (parcels []*parcel) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n, rest := 0, a.queue[:0]
-	for _, p := range a.queue {
-		switch {
-		case p.ctx.Err() != nil: // nobody waits for it any more
-		case n > 0 && (p.within != parcels[0].within || n+len(p.commands) > maxGroup):
-			rest = append(rest, p)
-		default:
-			n += len(p.commands)
-			parcels = append(parcels, p)
+	for {
+		a.mu.Lock()
+		parcels := a.queue
+		a.queue, a.busy = nil, len(parcels) > 0
+		a.mu.Unlock()
+		if len(parcels) == 0 {
+			return
+		}
+		var commands []Command
+		within := time.Duration(0)
+		for _, p := range parcels {
+			commands, within = append(commands, p.commands...), max(within, p.within)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), within+longestWait)
+		answers := a.exchange(ctx, commands, within)
+		cancel()
+		for _, p := range parcels {
+			n := len(p.commands)
+			p.answers <- answers[:n:n]
+			answers = answers[n:]
 		}
 	}
-	clear(a.queue[len(rest):])
-	a.queue, a.busy = rest, n > 0
-	return parcels
 }
 
 // exchange sends commands in one go, and behind them a WAIT for all of them; or for each key, which goes

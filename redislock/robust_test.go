@@ -10,31 +10,6 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A note is any text: no byte of it ends it, and it stays as it is when the hold
-// is renewed.
-func TestNoteStaysWhole(t *testing.T) {
-	server := shared(t)
-	d, err := New(t.Context(), dialResp(t, server.Addr), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	note := " a\x00b\n c 1 2 3 %d\r\n "
-	g, err := d.Try(t.Context(), driver.Request{Name: "a", Owner: "o", TTL: time.Minute, Note: note})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := d.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
-			t.Fatal(err)
-		}
-		info, err := d.(driver.Operator).Inspect(t.Context(), "a")
-		if err != nil || len(info.Holders) != 1 || info.Holders[0].Note != note {
-			t.Fatalf("after a renewal there is %+v, error %v", info.Holders, err)
-		}
-	}
-}
-
 // Another program's key is refused as a lock's, and stays as it is.
 func TestForeignKeyIsRefused(t *testing.T) {
 	server := shared(t)

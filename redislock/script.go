@@ -2,56 +2,38 @@ package redislock
 
 import (
 	"context"
-	"crypto/sha1"
 	"embed"
-	"encoding/hex"
 	"fmt"
-	"strconv"
-	"strings"
+
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
-//go:embed lua/*.lua
+//go:embed lua/*.lua lua/redisson/*.lua
 var luaFiles embed.FS
 
 // lua returns the text of some files.
-func lua(names ...string) (text string) {
-	for _, name := range names {
-		part, err := luaFiles.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err)
-		}
-		text += string(part)
+func lua(names ...string) string {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = "lua/" + name
 	}
-	return text
+	return wire.Lua(luaFiles, paths...)
 }
 
 // script is one operation.
-type script struct{ text, sha string }
+type script = wire.Script
+
+func scriptOf(text string) *script { return wire.ScriptOf(text) }
 
 var (
-	takeScript = scriptOf(lua("clock", "fields", "idle", "take"))
-	askScript  = scriptOf(lua("clock", "fields") + "if ARGV[3] then\n" + lua("idle") + "else\n" + lua("confirm") + "end\n" +
-		lua("record", "ask"))
+	takeScript      = scriptOf(lua("clock", "fields", "idle", "take"))
+	askScript       = scriptOf(lua("clock", "fields") + "if ARGV[3] then\n" + lua("idle") + "end\n" + lua("record", "ask"))
 	renewScript     = scriptOf(lua("clock", "record", "renew"))
-	raiseScript     = scriptOf(lua("clock", "record", "raise"))
 	releaseScript   = scriptOf(lua("clock", "record", "release"))
 	breakScript     = scriptOf(lua("clock", "record", "break"))
 	downgradeScript = scriptOf(lua("clock", "record", "downgrade"))
 	inspectScript   = scriptOf(lua("clock", "fields", "record", "inspect"))
 )
-
-func scriptOf(text string) *script {
-	sum := sha1.Sum([]byte(text))
-	return &script{text, hex.EncodeToString(sum[:])}
-}
-
-// command is one run of the script.
-func (s *script) command(keys []string, args ...string) Command {
-	all := make([]string, 0, 3+len(keys)+len(args))
-	all = append(all, "EVALSHA", s.sha, strconv.Itoa(len(keys)))
-	all = append(all, keys...)
-	return Command{Args: append(all, args...), Key: keys[0]}
-}
 
 // run runs a script, several times in one pipeline. A server that was restarted does not know the
 // script, and has not run it: then run sends it again with its text.
@@ -60,8 +42,7 @@ func (l route) run(ctx context.Context, s *script, commands ...Command) []answer
 	var again []Command
 	var at []int
 	for i := range replies {
-		if unknown(&replies[i]) {
-			commands[i].Args[0], commands[i].Args[1] = "EVAL", s.text
+		if s.Again(&replies[i].Reply, &commands[i]) {
 			again, at = append(again, commands[i]), append(at, i)
 		}
 	}
@@ -72,12 +53,6 @@ func (l route) run(ctx context.Context, s *script, commands ...Command) []answer
 		replies[at[i]] = r
 	}
 	return replies
-}
-
-// unknown reports whether the server did not know the script.
-func unknown(r *answer) bool {
-	refused, ok := r.Err.(*ServerError)
-	return ok && strings.HasPrefix(refused.Text, "NOSCRIPT")
 }
 
 // What the scripts reply.

@@ -3,78 +3,17 @@
 package redislock
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
-
-// authority issues certificates into files of one directory.
-type authority struct {
-	testing.TB
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t testing.TB) *authority {
-	a := &authority{TB: t, dir: t.TempDir()}
-	a.issue("ca")
-	return a
-}
-
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-// issue writes NAME.crt and NAME.key; the first certificate is the authority's
-// own.
-func (a *authority) issue(name string) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if a.cert == nil {
-		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
-		a.cert, a.key = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		a.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.Fatal(err)
-	}
-	a.write(name+".crt", "CERTIFICATE", der)
-	a.write(name+".key", "PRIVATE KEY", secret)
-}
-
-func (a *authority) write(name, kind string, der []byte) {
-	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		a.Fatal(err)
-	}
-}
 
 // works takes and releases a lock.
 func works(t *testing.T, raw string) error {
@@ -92,9 +31,8 @@ func works(t *testing.T, raw string) error {
 
 // TestTLS: the server wants a certificate of its clients, as is its default.
 func TestTLS(t *testing.T) {
-	ca, stranger := newAuthority(t), newAuthority(t)
-	ca.issue("server")
-	ca.issue("client")
+	cert, key := testserver.Certificate(t, t.TempDir(), "", 1)
+	strange, _ := testserver.Certificate(t, t.TempDir(), "", 2)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -102,18 +40,16 @@ func TestTLS(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	testserver.StartRedis(t, testserver.RedisOptions{Args: []string{
-		"--tls-port", port, "--tls-ca-cert-file", ca.file("ca.crt"),
-		"--tls-cert-file", ca.file("server.crt"), "--tls-key-file", ca.file("server.key"),
+		"--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key,
 	}})
-	mine := "&hf.cert=" + ca.file("client.crt") + "&hf.key=" + ca.file("client.key")
+	mine := "&hf.cert=" + cert + "&hf.key=" + key
 	for _, c := range []struct{ host, params, says string }{
-		{"127.0.0.1", "hf.ca=" + ca.file("ca.crt") + mine, ""},
-		{"127.0.0.1", "hf.ca=" + ca.file("ca.crt"), "rediss://"}, // the server hangs up, and seldom gets to say why,
-		{"127.0.0.1", "hf.ca=" + stranger.file("ca.crt") + mine, "unknown authority"},
-		{"localhost", "hf.ca=" + ca.file("ca.crt") + mine, "match localhost"},
-		{"127.0.0.1", "hf.ca=" + ca.file("none.crt"), "no such file"},
-		{"127.0.0.1", "hf.ca=" + ca.file("client.key"), "no certificate"},
-		{"127.0.0.1", "hf.cert=" + ca.file("client.crt"), "hf.key"},
+		{"127.0.0.1", "hf.ca=" + cert + mine, ""},
+		{"127.0.0.1", "hf.ca=" + cert, "rediss://"}, // the server hangs up, and seldom gets to say why
+		{"127.0.0.1", "hf.ca=" + strange + mine, "x509"},
+		{"localhost", "hf.ca=" + cert + mine, "match localhost"},
+		{"127.0.0.1", "hf.ca=" + cert + ".none", "no such file"},
+		{"127.0.0.1", "hf.cert=" + cert, "hf.key"},
 	} {
 		err := works(t, fmt.Sprintf("rediss://%s:%s?%s", c.host, port, c.params))
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
@@ -122,69 +58,45 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestCertificatesReplaced: the certificates of both sides and their authority are
-// replaced, as is done before they expire, and the client goes on with the new ones
-// when it connects again.
-func TestCertificatesReplaced(t *testing.T) {
-	ca := newAuthority(t)
-	ca.issue("server")
-	ca.issue("client")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// permissions are the commands that the page docs/stores/redis.md says a user needs.
+const permissions = " +ping +select +eval +evalsha +subscribe +publish +pubsub|numsub +time +scan " +
+	"+get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire"
+
+// TestUser: a user with few permissions, for all names or for those below a prefix, can do all that locks do there. A
+// user without them is told.
+func TestUser(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{Args: strings.Fields("--user default off" +
+		" --user app on >s3cret ~holdfast:* &holdfast:*" + permissions +
+		" --user billing on >s3cret ~holdfast:{billing/* ~holdfast:store &holdfast:wake:*" + permissions +
+		" --user weak on >s3cret ~holdfast:* &holdfast:* +@all -evalsha")})
+	for user, parameters := range map[string]string{"app": "", "billing": "?hf.prefix=billing/"} {
+		mayUse(t, "redis://"+user+":s3cret@"+server.Addr+parameters)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{
-		"--tls-port", port, "--tls-ca-cert-file", ca.file("ca.crt"),
-		"--tls-cert-file", ca.file("server.crt"), "--tls-key-file", ca.file("server.key"),
-	}})
-	locks, err := holdfast.Open(t.Context(), "rediss://127.0.0.1:"+port+"?hf.ca="+ca.file("ca.crt")+
-		"&hf.cert="+ca.file("client.crt")+"&hf.key="+ca.file("client.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	ca.cert = nil
-	for _, name := range []string{"ca", "server", "client"} {
-		ca.issue(name)
-	}
-	server.Kill()
-	server.Start()
-	for {
-		lease, err := locks.Mutex("name", nil).Acquire(t.Context())
-		if err == nil {
-			err = lease.Release()
-		}
-		if err == nil {
-			break
-		}
-		if strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls:") {
-			t.Fatalf("the client goes on with certificates that have been replaced: %v", err)
+	for raw, says := range map[string]string{
+		"redis://billing:s3cret@" + server.Addr: "~holdfast:* &holdfast:*", // a name beyond the prefix
+		"redis://weak:s3cret@" + server.Addr:    "lacks a permission",
+		"redis://app:wrong@" + server.Addr:      "password is wrong",
+		"redis://nobody:x@" + server.Addr:       "password is wrong",
+		"redis://" + server.Addr:                "wants a password",
+	} {
+		if err := works(t, raw); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: error %v does not say %q", raw, err, says)
 		}
 	}
 }
 
-// permissions are what the documentation says that a user needs.
-const permissions = "~holdfast:* &holdfast:* +ping +select +eval +evalsha +subscribe +publish +pubsub|numsub +time +scan " +
-	"+get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire"
-
-// TestUser: a user with few permissions can do all that locks do, and one
-// without is told.
-func TestUser(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{Args: strings.Fields("--user default off" +
-		" --user app on >s3cret " + permissions + " --user weak on >s3cret ~holdfast:* &holdfast:* +@all -evalsha")})
-	base := "@" + server.Addr
-	locks, err := holdfast.Open(t.Context(), "redis://app:s3cret"+base+"/1")
-	if err != nil {
-		t.Fatal(err)
+// mayUse does all that locks do.
+func mayUse(t *testing.T, raw string) {
+	t.Helper()
+	open := func() *holdfast.Client {
+		locks, err := holdfast.Open(t.Context(), raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { locks.Close() })
+		return locks
 	}
-	defer locks.Close()
-	second, err := holdfast.Open(t.Context(), "redis+unix://app:s3cret@"+server.Socket+"?hf.db=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
+	locks, second := open(), open()
 	lease, err := locks.Mutex("name", nil).Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -223,16 +135,6 @@ func TestUser(t *testing.T) {
 	<-lease.Done() // told at once: the default TTL is far longer than the test
 	if err := lease.Release(); !errors.Is(err, holdfast.ErrBroken) {
 		t.Errorf("a broken lease returned %v", err)
-	}
-	for raw, says := range map[string]string{
-		"redis://weak:s3cret" + base: "lacks a permission",
-		"redis://app:wrong" + base:   "password is wrong",
-		"redis://nobody:x" + base:    "password is wrong",
-		"redis://" + server.Addr:     "wants a password",
-	} {
-		if err := works(t, raw); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: error %v does not say %q", raw, err, says)
-		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error
 
 // take returns the command that takes the hold.
 func (s setnx) take(req *driver.Request) Command {
-	return setnxTake.command(s.c.layout.setnxKeys(req.Name, req.Owner), req.Owner,
+	return setnxTake.Command(s.c.layout.setnxKeys(req.Name, req.Owner), req.Owner,
 		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note)
 }
 
@@ -127,26 +127,19 @@ func rest(ms int64) time.Duration {
 	return time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond
 }
 
-// batch runs a script over grants.
-func (s setnx) batch(
-	ctx context.Context, to route, script *script, grants []driver.Grant, args func(*driver.Grant) []string,
-) []error {
-	return s.c.batchOf(ctx, to, script, grants, func(g *driver.Grant) []string {
-		return s.c.layout.setnxKeys(g.Name, g.Owner)
-	}, args)
-}
+func (s setnx) keysOf(g *driver.Grant) []string { return s.c.layout.setnxKeys(g.Name, g.Owner) }
 
 // Renew implements driver.Driver.
 func (s setnx) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := s.c.clock.Now()
-	return renewals(grants, sent, s.batch(ctx, s.c.renewing(grants), setnxRenew, grants, func(g *driver.Grant) []string {
+	return renewals(grants, sent, s.c.batch(ctx, s.c.renewing(grants), setnxRenew, grants, s.keysOf, func(g *driver.Grant) []string {
 		return []string{g.Owner, decimal(micros(g.TTL))}
 	}))
 }
 
 // Release implements driver.Driver.
 func (s setnx) Release(ctx context.Context, grants []driver.Grant) []error {
-	return withdrawn(grants, s.batch(ctx, s.c.reserved, setnxRelease, grants, func(g *driver.Grant) []string {
+	return withdrawn(grants, s.c.batch(ctx, s.c.reserved, setnxRelease, grants, s.keysOf, func(g *driver.Grant) []string {
 		return []string{g.Owner, decimal(micros(g.MinHold)), decimal(micros(refusedFor(g)))}
 	}))
 }
@@ -161,43 +154,24 @@ func (s setnx) Break(ctx context.Context, name string, token driver.Token) error
 		return driver.ErrNotHeld
 	}
 	owner := info.Holders[0].Owner
-	command := setnxBreak.command(s.c.layout.setnxKeys(name, owner), decimal(int64(token)), owner)
-	reply := s.c.shared.run(ctx, setnxBreak, command)[0]
-	if reply.Err != nil {
-		return Explain(reply.Err)
-	}
-	return statusError(reply.Value)
+	command := setnxBreak.Command(s.c.layout.setnxKeys(name, owner), decimal(int64(token)), owner)
+	return s.c.status(ctx, setnxBreak, command)
 }
 
 // Inspect implements driver.Operator.
 func (s setnx) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	infos, err := s.inspect(ctx, name)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	return infos[0], nil
+	return one(s.inspect(ctx, name))
 }
 
 func (s setnx) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
-	if err := s.c.alive(ctx); err != nil {
-		return nil, err
-	}
-	commands := make([]Command, len(names))
-	for i, name := range names {
-		commands[i] = setnxInspect.command(s.c.layout.setnxKeys(name, "")[:2])
-	}
-	infos := make([]driver.Info, len(names))
-	for i, reply := range s.c.shared.run(ctx, setnxInspect, commands...) {
-		if reply.Err != nil {
-			return nil, Explain(reply.Err)
-		}
-		fields, _ := reply.Value.([]any)
+	keys := func(name string) []string { return s.c.layout.setnxKeys(name, "")[:2] }
+	return s.c.look(ctx, setnxInspect, names, keys, func(info *driver.Info, fields []any) bool {
 		if len(fields) != 3 && len(fields) != 8 {
-			return nil, errUnexpected(reply.Value)
+			return false
 		}
-		infos[i] = setnxInfo(names[i], fields)
-	}
-	return infos, nil
+		*info = setnxInfo(info.Name, fields)
+		return true
+	})
 }
 
 // setnxInfo returns a reply of setnx_inspect.lua as driver.Info.

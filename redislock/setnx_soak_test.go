@@ -3,16 +3,12 @@
 package redislock
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/fence"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
@@ -42,16 +38,6 @@ func (s *setnxTest) do(args ...string) any {
 		s.Fatalf("%.80q: %v", args, r.Err)
 	}
 	return r.Value
-}
-
-// eval is fence.Redis.Eval.
-func (s *setnxTest) eval(ctx context.Context, script string, keys []string, args ...any) (any, error) {
-	all := append([]string{"EVAL", script, strconv.Itoa(len(keys))}, keys...)
-	for _, arg := range args {
-		all = append(all, fmt.Sprint(arg))
-	}
-	r := s.stranger.Do(ctx, []Command{{Args: all}})[0]
-	return r.Value, r.Err
 }
 
 // strangerTakes takes the name as the documentation of Redis says.
@@ -174,12 +160,6 @@ func TestSetNX(t *testing.T) {
 				s.Error("P4: a stranger's lock was freed")
 			}
 		},
-		"a stranger's lock without end": func(s *setnxTest) {
-			s.do("SET", "n", "theirs")
-			if held := s.refused(driver.ErrHeld); held.ExpiresIn != 0 {
-				s.Errorf("it ends in %v", held.ExpiresIn)
-			}
-		},
 		"a long value": func(s *setnxTest) {
 			s.do("SET", "n", strings.Repeat("x\x00", 1<<20))
 			s.refused(driver.ErrHeld)
@@ -200,26 +180,6 @@ func TestSetNX(t *testing.T) {
 				s.Error("P4: other data were changed")
 			}
 		},
-		"lock-delay": func(s *setnxTest) {
-			req := s.request("owner")
-			req.TTL, req.LockDelay = 50*time.Millisecond, 10*time.Second
-			g := s.take(req)
-			for len(s.info().Holders) > 0 {
-				time.Sleep(time.Millisecond)
-			}
-			if s.strangerTakes("theirs") || s.info().ClosedFor <= 0 {
-				s.Errorf("P5: the lock-delay binds no stranger: %+v", s.info())
-			}
-			s.renewed(g, driver.ErrNotHeld)
-		},
-		"minimum hold": func(s *setnxTest) {
-			req := s.request("owner")
-			req.MinHold = 10 * time.Second
-			s.released(s.take(req), nil)
-			if s.strangerTakes("theirs") || s.info().ClosedFor <= 0 || len(s.info().Holders) > 0 {
-				s.Errorf("P5: the minimum hold binds no stranger: %+v", s.info())
-			}
-		},
 		"broken": func(s *setnxTest) {
 			g := s.take(s.request("owner"))
 			if err := s.Break(s.Context(), "n", g.Token+1); !errors.Is(err, driver.ErrNotHeld) {
@@ -233,60 +193,6 @@ func TestSetNX(t *testing.T) {
 			s.released(g, driver.ErrBroken)
 			if s.do("GET", "n") != "theirs" {
 				s.Error("P4: the release of a broken hold freed the next one")
-			}
-		},
-		// Why Caps.Fencing is false: the guard refuses a late holder of Holdfast, but a late stranger has
-		// no token, and its write goes past the guard.
-		"a late stranger writes past the guard": func(s *setnxTest) {
-			if s.Caps().Fencing {
-				s.Error("Caps.Fencing is true, although not all holders have tokens")
-			}
-			guard := fence.Redis{Eval: s.eval}
-			brief := s.request("late")
-			brief.TTL = 50 * time.Millisecond
-			late := s.take(brief)
-			for s.do("SET", "n", "theirs", "NX", "PX", "50") != "OK" {
-				time.Sleep(time.Millisecond)
-			}
-			for s.do("EXISTS", "n") == int64(1) {
-				time.Sleep(time.Millisecond)
-			}
-			now := s.take(s.request("owner"))
-			const set, data = "redis.call('SET', KEYS[1], ARGV[1]) return 1", "data"
-			if _, err := guard.Do(s.Context(), "marks", now.Token, driver.Exclusive, set, []string{data}, "new"); err != nil {
-				s.Fatal(err)
-			}
-			if _, err := guard.Do(s.Context(), "marks", late.Token, driver.Exclusive, set, []string{data}, "late"); !errors.Is(err, fence.ErrStale) {
-				s.Errorf("the guard let a late holder of Holdfast write: %v", err)
-			}
-			if now := s.do("GET", data); now != "new" {
-				s.Errorf("the data are %v", now)
-			}
-			s.do("SET", data, "theirs")
-			read, err := guard.Do(s.Context(), "marks", now.Token, driver.Exclusive, "return redis.call('GET', KEYS[1])", []string{data})
-			if err != nil || fmt.Sprint(read) != "theirs" {
-				s.Errorf("the holder reads %v, %v: what the late stranger wrote was refused or lost", read, err)
-			}
-		},
-		"tokens": func(s *setnxTest) {
-			g := s.take(s.request("owner"))
-			s.released(g, nil)
-			s.strangerTakes("theirs")
-			s.strangerReleases("theirs")
-			if next := s.take(s.request("next")); next.Token <= g.Token {
-				s.Errorf("P3: token %d after %d", next.Token, g.Token)
-			}
-		},
-		"nothing is left for long": func(s *setnxTest) {
-			g := s.take(s.request("owner"))
-			s.released(g, nil)
-			for _, key := range s.do("KEYS", "*").([]any) {
-				if key == s.c.layout.store() {
-					continue
-				}
-				if ms := s.do("PTTL", key.(string)).(int64); ms <= 0 || ms > 600_000 {
-					s.Errorf("P9: %v is there for %d ms", key, ms)
-				}
 			}
 		},
 		"listed": func(s *setnxTest) {

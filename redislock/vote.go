@@ -120,17 +120,8 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, false, err
 	}
-	if mayBePlain(&req) {
-		key, member := c.record(&req)
-		take := Command{Args: []string{"EVALSHA", takeScript.sha, "1", key, member}, Key: key}
-		sent := c.clock.Now()
-		replies := c.voteIn(ctx, takeScript, take)
-		if g, err := c.plainReply(ctx, req, &replies[0], sent); err != errAsk {
-			return g, c.isIn(life, replies[1:]), err
-		}
-	}
 	sent := c.clock.Now()
-	replies := c.voteIn(ctx, askScript, c.askCommand(&req, sent, false, false))
+	replies := c.voteIn(ctx, askScript, c.askCommand(&req, sent, false, true))
 	g, err := c.asked(ctx, req, &replies[0], sent)
 	return g, c.isIn(life, replies[1:]), err
 }
@@ -139,8 +130,7 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (
 func (c *client) voteIn(ctx context.Context, s *script, take Command) []answer {
 	commands := append([]Command{take}, c.inLife(take.Key)...)
 	replies := c.shared.do(ctx, commands)
-	if unknown(&replies[0]) {
-		commands[0].Args[0], commands[0].Args[1] = "EVAL", s.text
+	if s.Again(&replies[0].Reply, &commands[0]) {
 		replies = c.shared.do(ctx, commands)
 	}
 	return replies
@@ -155,7 +145,7 @@ func (c *client) Life(ctx context.Context, longest time.Duration) (vote.Life, bo
 	rand.Read(random[:])
 	key := c.layout.memoryKey()
 	ms := int64((longest + time.Millisecond - 1) / time.Millisecond)
-	remember := rememberScript.command([]string{key}, hex.EncodeToString(random[:]), decimal(ms))
+	remember := rememberScript.Command([]string{key}, hex.EncodeToString(random[:]), decimal(ms))
 	replies := c.voteIn(ctx, rememberScript, remember)
 	p, err := presentOf(&replies[1].Reply, &replies[0].Reply)
 	if err == nil {
@@ -180,7 +170,7 @@ func (c *client) Admit(ctx context.Context, life vote.Life) error {
 	if p.life != life {
 		return fmt.Errorf("life %s is over", lifeText(life))
 	}
-	reply := c.shared.run(ctx, admitScript, admitScript.command([]string{key}, p.random, lifeText(life)))[0]
+	reply := c.shared.run(ctx, admitScript, admitScript.Command([]string{key}, p.random, lifeText(life)))[0]
 	if reply.Err == nil && reply.Value != int64(1) {
 		return fmt.Errorf("life %s is over", lifeText(life))
 	}

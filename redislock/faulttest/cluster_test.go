@@ -4,8 +4,6 @@ package faulttest
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,59 +151,6 @@ func TestClusterMove(t *testing.T) {
 		t.Errorf("a reader: %v", o.err)
 	} else if err := o.lease.Release(); err != nil {
 		t.Errorf("a reader leaves: %v", err)
-	}
-}
-
-// TestClusterNames: all keys of a name are on one server, whatever braces the name has, and all kinds of
-// locks work with it. Names are listed from all servers.
-func TestClusterNames(t *testing.T) {
-	t.Parallel()
-	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
-	a, b := openURL(t, clusterURL(servers)), openURL(t, clusterURL(servers))
-	if a.Caps().Store != b.Caps().Store {
-		t.Errorf("the clients say %+v and %+v", a.Caps(), b.Caps())
-	}
-	names := slices.Clone(oddNames)
-	for i := range 50 {
-		names = append(names, fmt.Sprintf("many/%d{%d}", i, i%7))
-	}
-	var leases []*holdfast.Lease
-	for _, name := range names {
-		lease := acquire(t, a, name, nil)
-		if _, err := b.Mutex(name, nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("P1: %q beside a hold: %v", name, err)
-		}
-		waiter := make(chan error, 1)
-		go func() {
-			next, err := b.Mutex(name, nil).Acquire(t.Context())
-			if err == nil {
-				err = next.Release()
-			}
-			waiter <- err
-		}()
-		until(t, "a waiter is seen", func() bool {
-			info, err := a.Inspect(t.Context(), name)
-			return err == nil && len(info.Waiters) == 1
-		})
-		if err := errors.Join(lease.Release(), <-waiter); err != nil {
-			t.Errorf("%q: %v", name, err)
-		}
-		leases = append(leases, acquire(t, a, name, nil))
-	}
-	seen := map[string]int{}
-	for info, err := range b.List(t.Context(), "") {
-		must(t, err)
-		seen[info.Name]++
-	}
-	for _, name := range names {
-		if seen[name] != 1 {
-			t.Errorf("%q is listed %d times", name, seen[name])
-		}
-	}
-	for _, lease := range leases {
-		if err := errors.Join(lease.Renew(t.Context()), lease.Release()); err != nil {
-			t.Errorf("%q: %v", lease.Name(), err)
-		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestTwoBelievers shows what a fail-over can do: a replica takes over that has not heard of the last hold,
@@ -57,23 +56,4 @@ func TestDemotedPrimary(t *testing.T) {
 	}
 	two := acquire(t, without, "two", nil)
 	second(t, two, acquire(t, next, "two", nil))
-}
-
-// TestReplicaReplaced: the only replica fails, and renewals do not count, until another follows.
-func TestReplicaReplaced(t *testing.T) {
-	t.Parallel()
-	p := startPair(t)
-	c := openWith(t, p.primary.Addr, "hf.replicas=1")
-	lease := acquire(t, c, "x", nil)
-	p.link.Cut()
-	p.replica.Kill()
-	if err := lease.Renew(t.Context()); err == nil {
-		t.Error("a renewal was acknowledged, and there is no replica")
-	}
-	if err := lease.Err(); err != nil {
-		t.Errorf("P2: a lease in doubt says %v", err)
-	}
-	testserver.StartRedisReplicas(t, p.primary, 1, testserver.RedisOptions{})
-	until(t, "with another replica a renewal counts", func() bool { return lease.Renew(t.Context()) == nil })
-	must(t, lease.Release())
 }

@@ -131,27 +131,6 @@ func second(t *testing.T, before, after *holdfast.Lease) {
 	}
 }
 
-// TestClockSetRight: after a clock that was ahead is set right, holds that were
-// taken meanwhile stand, and tokens grow.
-func TestClockSetRight(t *testing.T) {
-	t.Parallel()
-	r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
-	a, b := open(t, r.Addr), open(t, r.Addr)
-	r.Clock.Set(time.Minute)
-	ahead := acquire(t, a, "x", nil)
-	r.Clock.Set(0)
-	if _, err := b.Mutex("x", nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("P1: TryAcquire of a held name after the clock was set right: %v", err)
-	}
-	if err := ahead.Renew(t.Context()); err != nil {
-		t.Errorf("P2: renewing after the clock was set right: %v", err)
-	}
-	must(t, ahead.Release())
-	if after := acquire(t, b, "x", nil); after.Token() <= ahead.Token() {
-		t.Errorf("P3: token %d comes after %d", after.Token(), ahead.Token())
-	}
-}
-
 // TestClockBack: what a clock that is set back by a minute does. Holds of the
 // dead end late, tokens grow.
 func TestClockBack(t *testing.T) {

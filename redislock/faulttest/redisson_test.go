@@ -5,7 +5,6 @@ package faulttest
 import (
 	"context"
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -107,38 +106,4 @@ func learns(t *testing.T, what string, lease *holdfast.Lease) {
 	if !errors.Is(err, holdfast.ErrNotHeld) || !errors.Is(lease.Err(), holdfast.ErrLost) {
 		t.Errorf("P2: %s: a renewal of a forgotten hold: %v; its lease says %v", what, err, lease.Err())
 	}
-}
-
-// TestRedissonServersClock: permits that Go has taken, and places in a fair queue, end by the clock of the server, which
-// is an hour behind the host's: so all programs in Go agree when they end, whatever their hosts' clocks show.
-func TestRedissonServersClock(t *testing.T) {
-	t.Parallel()
-	r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
-	r.Clock.Set(-time.Hour)
-	ask := admin(t, r.Addr)
-	clients, others := redissonClients(t, r), redissonClients(t, r)
-	holder := take(t, redissonLocks["fair"].of(clients["fair"]))
-	permit := take(t, redissonLocks["permit"].of(clients["lock"]))
-	waits := make(chan error, 1)
-	go func() {
-		lease, err := redissonLocks["fair"].of(others["fair"]).Acquire(t.Context())
-		if err == nil {
-			err = lease.Release()
-		}
-		waits <- err
-	}()
-	for _, set := range []string{"{permit}:timeout", "redisson_lock_timeout:{fair}"} {
-		until(t, set, func() bool { n, _ := ask("ZCARD", set).ToInt64(); return n == 1 })
-		found, err1 := ask("ZRANGE", set, "0", "0", "WITHSCORES").AsZScores()
-		now, err2 := ask("TIME").AsStrSlice()
-		must(t, errors.Join(err1, err2))
-		seconds, _ := strconv.ParseFloat(now[0], 64)
-		if left := time.Duration(found[0].Score/1000-seconds) * time.Second; left < -soon || left > time.Minute {
-			t.Errorf("%s: by the server's clock it ends in %v", set, left)
-		}
-	}
-	if lease, err := redissonLocks["permit"].of(others["lock"]).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("P1: beside a permit: %v, %v", lease, err)
-	}
-	must(t, errors.Join(holder.Release(), <-waits, permit.Release()))
 }

@@ -5,11 +5,7 @@ package faulttest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -249,43 +245,6 @@ func TestReplicaStopped(t *testing.T) {
 	}
 }
 
-// TestWinnerIsAcknowledged: a release hands the lock over to a client that waits, while no replica hears
-// of it. The winner's caller does not get it before one does.
-func TestWinnerIsAcknowledged(t *testing.T) {
-	for _, params := range ways {
-		t.Run(params, func(t *testing.T) {
-			t.Parallel()
-			p := startPair(t)
-			a, b := openWith(t, p.primary.Addr, strings.TrimPrefix(params, "hf.replicas=1")), openWith(t, p.primary.Addr, params)
-			held := acquire(t, a, "x", nil)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			got := make(chan error, 1)
-			go func() {
-				lease, err := b.Mutex("x", nil).Acquire(ctx)
-				if err == nil {
-					err = lease.Release()
-				}
-				got <- err
-			}()
-			waits(t, b, "x")
-			p.replica.Pause()
-			if err := held.Release(); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case err := <-got:
-				t.Fatalf("a winner that no replica has acknowledged got the lock: %v", err)
-			case <-time.After(2500 * time.Millisecond): // two WAITs and more
-			}
-			p.replica.Resume()
-			if err := <-got; err != nil {
-				t.Errorf("when the replica went on, the waiter got %v", err)
-			}
-		})
-	}
-}
-
 // TestUnacknowledgedRenewal: a renewal that no replica acknowledges does not extend the lease, which is told
 // lost by its trust deadline, and says why.
 func TestUnacknowledgedRenewal(t *testing.T) {
@@ -353,90 +312,4 @@ func openDriver(t testing.TB, raw string) driver.Driver {
 		t.Fatal(err)
 	}
 	return d
-}
-
-var waitsLine = regexp.MustCompile(`cmdstat_wait:calls=(\d+)`)
-
-// TestSharedWait: requests that come while replicas are awaited share the next WAIT. If each had its own,
-// one after the other would hold up those behind it.
-func TestSharedWait(t *testing.T) {
-	const clients, pairs = 40, 5
-	p := startPair(t)
-	c := openWith(t, p.primary.Addr, "hf.replicas=1")
-	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() {
-			for range pairs {
-				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).Acquire(t.Context())
-				if err == nil {
-					err = lease.Release()
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	found := waitsLine.FindStringSubmatch(p.primary.Ask("INFO", "commandstats"))
-	if found == nil {
-		t.Fatal("no WAIT was sent")
-	}
-	if n, _ := strconv.Atoi(found[1]); n < pairs || n > clients*pairs/4 {
-		t.Errorf("%d grants of %d goroutines cost %d WAITs", clients*pairs, clients, n)
-	}
-}
-
-// TestGivenUp: callers give up while replicas are awaited, before their requests are sent or after. What they
-// leave is withdrawn (P6), and others, who share a WAIT with them, are served.
-func TestGivenUp(t *testing.T) {
-	const impatient, patient, rounds = 20, 5, 15
-	p := startPair(t)
-	c := openWith(t, p.primary.Addr, "hf.replicas=1")
-	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
-	var all sync.WaitGroup
-	for i := range impatient + patient {
-		all.Go(func() {
-			for round := range rounds {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				if i < impatient {
-					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(1+(i+round)%15)*time.Millisecond)
-				}
-				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).TryAcquire(ctx)
-				cancel()
-				if err == nil {
-					err = lease.Release()
-				}
-				if err != nil && i >= impatient {
-					t.Errorf("a caller that does not give up: %v", err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	for i := range impatient + patient {
-		until(t, "nothing is left", func() bool {
-			info, err := c.Inspect(t.Context(), fmt.Sprint("x/", i))
-			return err == nil && info.Idle()
-		})
-	}
-}
-
-// TestReplicasAskedFor: what is wrong with the parameter is said before anything is asked of a server, and
-// what is wrong with the user at the first contact.
-func TestReplicasAskedFor(t *testing.T) {
-	for _, n := range []string{"-1", "101", "two", "1.5"} {
-		if c, err := holdfast.Open(t.Context(), "redis://127.0.0.1:1?hf.replicas="+n); err == nil {
-			c.Close()
-			t.Errorf("%s replicas were accepted", n)
-		} else if !strings.Contains(err.Error(), "not a number from 0 to 100") {
-			t.Errorf("%s replicas: error %v", n, err)
-		}
-	}
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	server.Ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-wait")
-	if _, err := holdfast.Open(t.Context(), "redis://app:secret@"+server.Addr+"?hf.replicas=1"); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
-		t.Errorf("a user without WAIT: %v", err)
-	}
 }

@@ -3,7 +3,6 @@
 package faulttest
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -22,35 +21,6 @@ func openURL(t testing.TB, raw string) *holdfast.Client {
 
 func sentinelURL(s *testserver.Sentinels) string {
 	return "redis+sentinel://" + s.Addrs() + "/" + testserver.PrimaryName
-}
-
-// TestSentinelReadOnly: an operator makes the primary a replica by hand, and the sentinels do not know
-// it yet. The client leaves the server, says why, and comes back when it is the primary again.
-func TestSentinelReadOnly(t *testing.T) {
-	t.Parallel()
-	s := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
-	primary := s.Servers[0]
-	c := openURL(t, sentinelURL(s))
-	kept := acquire(t, c, "kept", nil)
-	if got := primary.Ask("REPLICAOF", "127.0.0.1", "1"); got != "OK" {
-		t.Fatal(got)
-	}
-	if _, err := c.Mutex("new", nil).TryAcquire(t.Context()); err == nil || errors.Is(err, holdfast.ErrUncertain) {
-		t.Errorf("the first write on a replica returned %v", err)
-	}
-	until(t, "the client leaves the replica", func() bool { return primary.Ask("PUBSUB", "CHANNELS", "holdfast:*") == "" })
-	until(t, "the client says why", func() bool {
-		_, err := c.Mutex("new", nil).TryAcquire(t.Context())
-		return err != nil && strings.Contains(err.Error(), "fail-over may be under way")
-	})
-	if err := kept.Err(); err != nil {
-		t.Errorf("a lease that cannot be renewed yet says %v", err)
-	}
-	if got := primary.Ask("REPLICAOF", "NO", "ONE"); got != "OK" {
-		t.Fatal(got)
-	}
-	until(t, "the client is back", func() bool { return kept.Renew(t.Context()) == nil })
-	must(t, kept.Release())
 }
 
 // TestSentinelPassword: servers and sentinels want the same password. A name that the sentinels do not

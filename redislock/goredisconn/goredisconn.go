@@ -27,8 +27,7 @@ import (
 
 // Wrap returns a redislock.Conn over a client of a single node. The caller closes the client, after the
 // driver. The client may have any options; the commands of locks are sent once, whatever its options
-// say of retries. A client of redis.NewFailoverClient may renew at a primary that is none any more: open
-// redis+sentinel:// instead.
+// say of retries. A client of redis.NewFailoverClient is refused by redislock.New: open redis+sentinel:// instead.
 //
 // With redislock.Options.Replicas the client's ReadTimeout must be longer than a second: the server takes
 // up to that long to reply that replicas are slow.
@@ -48,9 +47,17 @@ type command struct{ *redis.Cmd }
 // NoRetry tells go-redis.
 func (command) NoRetry() bool { return true }
 
+var errSentinels = errors.New("the client of go-redis is of sentinels, not of a single node: open redis+sentinel:// instead")
+
+// ofSentinels is the address that go-redis gives a client of redis.NewFailoverClient.
+const ofSentinels = "FailoverClient"
+
 // Do implements redislock.Conn. While go-redis waits for a reply it does not look at its context, so a
 // goroutine waits for that (P11).
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	if c.client.Options().Addr == ofSentinels {
+		return failed(len(commands), errSentinels)
+	}
 	built := make([]command, len(commands)) // the caller may change its own after the return
 	for i := range commands {
 		args := make([]any, len(commands[i].Args))
@@ -68,8 +75,12 @@ func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock
 	case r := <-replies:
 		return r
 	case <-ctx.Done():
-		return slices.Repeat([]redislock.Reply{{Err: ctx.Err()}}, len(commands))
+		return failed(len(commands), ctx.Err())
 	}
+}
+
+func failed(n int, err error) []redislock.Reply {
+	return slices.Repeat([]redislock.Reply{{Err: err}}, n)
 }
 
 // exchange sends commands in one go and waits for the replies.

@@ -4,7 +4,8 @@ import (
 	"context"
 	"strconv"
 
-	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
+	rules "github.com/holdfastlock/holdfast/redislock/internal/redisson"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // Latch is closed until a number of events were counted: Redisson's RCountDownLatch. It is a string at its
@@ -17,7 +18,7 @@ type Latch struct {
 // Latch returns the latch of a name, and asks no server. Names are those of locks, without a prefix. In a
 // cluster it refuses names that Redisson handles wrongly there: those with braces.
 func (c *Client) Latch(name string) (*Latch, error) {
-	l := &Latch{c, name, wire.LatchChannel(name)}
+	l := &Latch{c, name, rules.LatchChannel(name)}
 	if err := c.check(name, l.channel); err != nil {
 		return nil, failed("latch", name, err)
 	}
@@ -65,7 +66,7 @@ func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	return n == 1, err
 }
 
-func (l *Latch) run(ctx context.Context, operation string, by *script, args ...string) (int, error) {
+func (l *Latch) run(ctx context.Context, operation string, by *wire.Script, args ...string) (int, error) {
 	value, err := l.c.send(ctx, l.c.run(by, []string{l.name, l.channel}, args...), nil)
 	if err != nil {
 		return 0, failed(operation, l.name, err)

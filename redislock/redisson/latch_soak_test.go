@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/holdfastlock/holdfast/chaos"
 )
 
 func TestLatchOpens(t *testing.T) {
@@ -51,6 +53,30 @@ func TestLatchPolls(t *testing.T) {
 	w.subscribed(l.channel)
 	w.do("DEL", "n")
 	if err := opened(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLatchAfterLostConnection: what was published while a waiter was not connected is not missed.
+func TestLatchAfterLostConnection(t *testing.T) {
+	w := newWorld(t)
+	proxy := chaos.StartProxy(t, w.server.Addr)
+	l := w.latch()
+	other, err := w.client(connect(t, proxy.Addr)).Latch("n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Create(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	opened := w.begin(func() error { return other.Await(t.Context()) })
+	w.subscribed(l.channel)
+	proxy.Cut()
+	if _, err := l.CountDown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Heal()
+	if err := opened(); err != nil && !errors.Is(err, ErrUncertain) {
 		t.Error(err)
 	}
 }

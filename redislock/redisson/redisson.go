@@ -9,18 +9,18 @@
 //	err = permits.Acquire(ctx, 1)           // waits for a permit
 //	defer permits.Release(ctx, 1)
 //
-// Neither has leases. Suppose a program that has a permit is killed: then nobody gives the permit back. A
-// semaphore whose permits end with their holder is Client.Semaphore of package holdfast.
+// Neither has leases: a program that is killed never gives its permits back. A semaphore whose permits end with
+// their holder is Client.Semaphore of package holdfast.
 //
 // Waiters hear of permits and of an open latch by Redisson's channel, and also ask by themselves twice a
-// second at most, so a message that was lost delays them by a second. They have no order. In a cluster with
-// sharded channels, which Redisson uses there, they hear by those.
+// second at most, so a message that was lost delays them by a second. In a cluster, and over a connection that
+// redislock.Dial has not made, they only ask, each 50 to 100 ms. They have no order.
 //
 // A server that fails over forgets what its replicas have not been sent, and nothing here waits for them.
 //
-// A user needs the commands EVAL, EVALSHA, GET, SET, INCRBY, DECRBY, DECR, DEL, SUBSCRIBE and PUBLISH, in a
-// cluster also SSUBSCRIBE, SPUBLISH and PUBSUB|SHARDNUMSUB, for the names and for the channels redisson_sc:*
-// and redisson_countdownlatch__channel__*.
+// A user needs the commands EVAL, EVALSHA, GET, SET, INCRBY, DECRBY, DECR, DEL, SUBSCRIBE, UNSUBSCRIBE and PUBLISH,
+// in a cluster SPUBLISH and PUBSUB|SHARDNUMSUB in place of the last three, for the names and for the channels
+// redisson_sc:* and redisson_countdownlatch__channel__*.
 package redisson
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/redislock"
-	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
+	rules "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
 
 // Errors to match with errors.Is. They are those of package holdfast.
@@ -57,33 +57,28 @@ const MaxCount = math.MaxInt32
 // requestWithin bounds a request, whatever its context.
 const requestWithin = 5 * time.Second
 
-// Client makes semaphores and latches of one connection. While it waits for a name, it is subscribed to the
-// channel of that name, for all its waiters once, and a few seconds longer. Safe for concurrent use.
+// Client makes semaphores and latches of one connection. While it waits for names, it has one more connection, which
+// is subscribed to their channels. Safe for concurrent use.
 type Client struct {
 	conn    redislock.Conn
 	cluster bool
 	publish string // the command by which Redisson publishes on this deployment
+	ears    *rules.Ears
 	life    context.Context
 	end     context.CancelFunc
 
-	mu       sync.Mutex
-	work     sync.WaitGroup // begun under mu, while life has not ended
-	channels map[string]*channel
+	mu   sync.Mutex
+	work sync.WaitGroup // begun under mu, while life has not ended
 }
 
 // New returns a client over a connection, which stays the caller's: it is closed after the client. In a
 // cluster New asks a server whether it has sharded channels, as Redisson does; else it sends nothing.
 func New(ctx context.Context, conn redislock.Conn) (*Client, error) {
-	c := &Client{conn: conn, publish: "PUBLISH", channels: map[string]*channel{}}
-	if _, ok := conn.(redislock.Clustered); ok {
-		c.cluster = true
-		reply := conn.Do(ctx, []redislock.Command{{Args: []string{"PUBSUB", "SHARDNUMSUB"}}})[0]
-		refused := (*redislock.ServerError)(nil)
-		switch {
-		case reply.Err == nil:
-			c.publish = "SPUBLISH"
-		case !errors.As(reply.Err, &refused):
-			return nil, ctxerr.Of(ctx, reply.Err)
+	c := &Client{conn: conn, publish: "PUBLISH", ears: rules.NewEars(conn)}
+	if _, c.cluster = conn.(redislock.Clustered); c.cluster {
+		var err error
+		if c.publish, err = rules.PublishInCluster(ctx, conn.Do); err != nil {
+			return nil, ctxerr.Of(ctx, err)
 		}
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -100,6 +95,7 @@ func (c *Client) Close() error {
 	}
 	c.end()
 	c.mu.Unlock()
+	c.ears.Close()
 	c.work.Wait()
 	return nil
 }
@@ -109,10 +105,6 @@ func (c *Client) Close() error {
 func (c *Client) goes(f func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.goesLocked(f)
-}
-
-func (c *Client) goesLocked(f func()) error {
 	if c.life.Err() != nil {
 		return ErrClosed
 	}
@@ -126,7 +118,7 @@ func (c *Client) check(name, channel string) error {
 		return err
 	}
 	if c.cluster {
-		return wire.CheckSlots(name, channel)
+		return rules.CheckSlots(name, channel)
 	}
 	return nil
 }

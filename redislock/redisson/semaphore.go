@@ -9,7 +9,8 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/redislock"
-	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
+	rules "github.com/holdfastlock/holdfast/redislock/internal/redisson"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // Semaphore is a number of free permits that programs take and give back: Redisson's RSemaphore. It is a
@@ -23,7 +24,7 @@ type Semaphore struct {
 // Semaphore returns the semaphore of a name, and asks no server. Names are those of locks, without a prefix.
 // In a cluster it refuses names that Redisson handles wrongly there: some of those with braces.
 func (c *Client) Semaphore(name string) (*Semaphore, error) {
-	s := &Semaphore{c, name, wire.SemaphoreChannel(name)}
+	s := &Semaphore{c, name, rules.SemaphoreChannel(name)}
 	if err := c.check(name, s.channel); err != nil {
 		return nil, failed("semaphore", name, err)
 	}
@@ -116,7 +117,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	return n, failed("available", s.name, err)
 }
 
-func (s *Semaphore) run(ctx context.Context, operation string, by *script, args ...string) (int, error) {
+func (s *Semaphore) run(ctx context.Context, operation string, by *wire.Script, args ...string) (int, error) {
 	value, err := s.c.send(ctx, s.c.run(by, []string{s.name, s.channel}, args...), nil)
 	if err != nil {
 		return 0, failed(operation, s.name, err)

@@ -5,12 +5,16 @@ package redisson
 import (
 	"context"
 	"errors"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
 )
 
 func TestSemaphoreWaits(t *testing.T) {
@@ -57,7 +61,7 @@ func TestSemaphoreWaits(t *testing.T) {
 func TestSemaphoreIsWokenByTheChannel(t *testing.T) {
 	w := newWorld(t)
 	s, other := w.created(1), w.semaphore()
-	const rounds = 4 * int(hanging/longestPoll)
+	const rounds = 4 * int(hanging/longestTold)
 	played := w.begin(func() error {
 		for range rounds {
 			if err := s.Acquire(t.Context(), 1); err != nil {
@@ -73,29 +77,6 @@ func TestSemaphoreIsWokenByTheChannel(t *testing.T) {
 		return nil
 	})
 	if err := played(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestSemaphorePollsWithoutChannel: the user may not subscribe.
-func TestSemaphorePollsWithoutChannel(t *testing.T) {
-	w := newWorld(t)
-	s := w.created(1)
-	w.do("ACL", "SETUSER", "deaf", "on", "nopass", "resetchannels", "allkeys", "allcommands")
-	deaf, err := w.client(connect(t, w.server.Addr, "deaf", "x")).Semaphore("n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	before := w.calls()
-	acquired := w.begin(func() error { return deaf.Acquire(t.Context(), 1) })
-	w.until("a poll", func() bool { return w.calls() >= before+3 })
-	if err := s.Release(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := acquired(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -183,38 +164,6 @@ func TestSemaphoreCrowd(t *testing.T) {
 	w.until("all permits", func() bool { return w.do("GET", "n") == "3" })
 }
 
-// TestWakePassesOn: a waiter that is woken and leaves without trying wakes another in its place.
-func TestWakePassesOn(t *testing.T) {
-	w := newWorld(t)
-	c := w.client(connect(t, w.server.Addr))
-	join := func(permits int) (*channel, *waiter) {
-		t.Helper()
-		ch, waiter, err := c.join("x", permits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.until("the confirmation", func() bool { return len(waiter.woken) > 0 })
-		<-waiter.woken
-		return ch, waiter
-	}
-	ch, first := join(1)
-	_, big := join(5)
-	_, second := join(1)
-	c.heard(ch, "1")
-	if len(first.woken) != 1 || len(big.woken) != 0 || len(second.woken) != 0 {
-		t.Fatal("one free permit did not wake the first waiter alone")
-	}
-	c.leave("x", ch, first)
-	if len(big.woken) != 0 || len(second.woken) != 1 {
-		t.Fatal("the wake was not passed on to a waiter that it is enough for")
-	}
-	<-second.woken
-	c.heard(ch, "")
-	if len(big.woken) != 1 || len(second.woken) != 1 {
-		t.Error("after a reconnection not all were woken")
-	}
-}
-
 // TestSubscriptionEnds when nobody waits, and with the client.
 func TestSubscriptionEnds(t *testing.T) {
 	w := newWorld(t)
@@ -255,4 +204,39 @@ func TestUnknownScript(t *testing.T) {
 		t.Errorf("after SCRIPT FLUSH: %v, %v", ok, err)
 	}
 	w.is("0")
+}
+
+// TestSemaphoreInCluster: waiters poll, and what Redisson's clients hear goes by sharded channels. Names that Redisson
+// handles wrongly are refused.
+func TestSemaphoreInCluster(t *testing.T) {
+	t.Parallel()
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
+	conn, err := redislock.Dial(t.Context(), &url.URL{Scheme: "redis+cluster", Host: servers.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c, err := New(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, _ := c.Semaphore("n")
+	_, err = s.Create(t.Context(), 1, 0)
+	if err = errors.Join(err, s.Acquire(t.Context(), 1)); err != nil {
+		t.Fatal(err)
+	}
+	acquired := make(chan error, 1)
+	go func() { acquired <- s.Acquire(t.Context(), 1) }()
+	if err := errors.Join(s.Release(t.Context(), 1), <-acquired); err != nil {
+		t.Fatal(err)
+	}
+	if told := servers.Master("n").Ask("INFO", "commandstats"); !strings.Contains(told, "cmdstat_spublish") {
+		t.Errorf("the master of the name has carried out %q", told)
+	}
+	for name, good := range map[string]bool{"a{}b": false, "{}a{b}": false, "a}b{c}": false, "a}b": false, "{a}b": true} {
+		if _, err := c.Semaphore(name); (err == nil) != good {
+			t.Errorf("the name %q: %v", name, err)
+		}
+	}
 }

@@ -1,5 +1,11 @@
 // Package rueidisconn lets package redislock speak through the client library rueidis, for programs that have
-// such a client already: see [Wrap].
+// such a client already:
+//
+//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}, ForceSingleClient: true})
+//	...
+//	d, err := redislock.New(ctx, rueidisconn.Wrap(client), nil)
+//	...
+//	locks, err := holdfast.New(d, nil)
 //
 // Opened by a URL, package redislock uses a client of its own, which is faster for a single caller, keeps a
 // connection for renewals, and knows sentinels and clusters.

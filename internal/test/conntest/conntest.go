@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,10 +21,21 @@ import (
 func Run(t *testing.T, connect func(t testing.TB, address string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	for name, check := range map[string]func(*testing.T, *testserver.Redis, func(testing.TB, string) redislock.Conn){
-		"replies": replies, "sent once": sentOnce, "context": endsWithContext, "context of another": outlivesOthers,
+		"replies": replies, "sent once": sentOnce, "context of another": outlivesOthers,
 		"subscription": subscription, "silent server": silent,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, server, connect) })
+	}
+}
+
+// Refuses checks that no driver is made over a Conn, with an error that says what to open instead.
+func Refuses(t *testing.T, conn redislock.Conn, says string) {
+	t.Helper()
+	if d, err := redislock.New(t.Context(), conn, nil); err == nil {
+		d.Close()
+		t.Errorf("a driver was made over a Conn that is no single server: %s is right", says)
+	} else if !strings.Contains(err.Error(), says) {
+		t.Errorf("%v does not say what to do: %s", err, says)
 	}
 }
 
@@ -136,25 +148,6 @@ func sentOnce(t *testing.T, server *testserver.Redis, connect func(testing.TB, s
 		if seen := p.seen.Swap(int64(n + 1)); seen != int64(n+1) {
 			t.Errorf("after %d commands %d were sent", n+1, seen)
 		}
-	}
-}
-
-// endsWithContext asks a server that does not answer.
-func endsWithContext(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
-	c := connect(t, server.Addr)
-	defer c.Close()
-	c.Do(t.Context(), []redislock.Command{command("GET", "key")})
-	server.Pause()
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(10*time.Millisecond, cancel)
-	start := time.Now()
-	r := c.Do(ctx, []redislock.Command{command("GET", "key")})[0]
-	server.Resume()
-	if refused := (*redislock.ServerError)(nil); r.Err == nil || errors.As(r.Err, &refused) {
-		t.Errorf("a request whose context was cancelled gave %v, %#v", r.Value, r.Err)
-	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("a request went on for %v after its context was cancelled", took)
 	}
 }
 

@@ -23,18 +23,24 @@ func TestConformance(t *testing.T) { conforms(t, testserver.RedisOptions{AOF: tr
 func conforms(t *testing.T, o testserver.RedisOptions) {
 	t.Helper()
 	server := testserver.StartRedis(t, o)
-	drivertest.Run(t, drivertest.Harness{
-		Open: func(t testing.TB) driver.Driver { return dial(t, fromURL(t, server.Addr)) },
+	h := against(server, dial)
+	h.Restart = testserver.Long(nil, h.Restart)
+	h.Operations, h.Untimed = testserver.Long(300, 2000), !testserver.Soak
+	drivertest.Run(t, h)
+}
+
+// against returns the harness of a server, over connections to which open makes drivers.
+func against(server *testserver.Redis, open func(testing.TB, redislock.Conn) driver.Driver) drivertest.Harness {
+	return drivertest.Harness{
+		Open: func(t testing.TB) driver.Driver { return open(t, fromURL(t, server.Addr)) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
 			proxy := chaos.StartProxy(t, server.Addr)
-			return dial(t, fromURL(t, proxy.Addr)), proxy
+			return open(t, fromURL(t, proxy.Addr)), proxy
 		},
-		Restart:    testserver.Long(nil, func(testing.TB) { server.Kill(); server.Start() }),
-		Operations: testserver.Long(300, 2000),
-		Parallel:   8, // a case gives an acquire 30 ms to learn that a name is held
-		Untimed:    !testserver.Soak,
-		Leaks:      serverLeaks,
-	})
+		Restart:  func(testing.TB) { server.Kill(); server.Start() },
+		Parallel: 8, // a case gives an acquire 30 ms to learn that a name is held
+		Leaks:    serverLeaks,
+	}
 }
 
 // serverLeaks are those of a server that was restarted: it ends after the run.
@@ -66,15 +72,17 @@ func dialBy(t testing.TB, raw string, ways proxies) redislock.Conn {
 // quickly.
 func dial(t testing.TB, c redislock.Conn) driver.Driver {
 	t.Helper()
-	return dialWith(t, c, 0)
+	return with(redislock.Options{Poll: 400 * time.Millisecond})(t, c)
 }
 
-// dialWith is dial with replicas that must acknowledge.
-func dialWith(t testing.TB, c redislock.Conn, replicas int) driver.Driver {
-	t.Helper()
-	d, err := redislock.New(t.Context(), c, &redislock.Options{Poll: 400 * time.Millisecond, Replicas: replicas})
-	if err != nil {
-		t.Fatalf("redislock.New: %v", err)
+// with returns what makes drivers with these options.
+func with(o redislock.Options) func(testing.TB, redislock.Conn) driver.Driver {
+	return func(t testing.TB, c redislock.Conn) driver.Driver {
+		t.Helper()
+		d, err := redislock.New(t.Context(), c, &o)
+		if err != nil {
+			t.Fatalf("redislock.New: %v", err)
+		}
+		return d
 	}
-	return d
 }

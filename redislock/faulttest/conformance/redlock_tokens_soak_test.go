@@ -3,18 +3,16 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/fence"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -40,94 +38,18 @@ func durableClient(t testing.TB, nodes servers) *holdfast.Client {
 	return c
 }
 
-// TestRedlockTokens: P3: tokens grow while servers are killed in the midst of requests, a majority of them
-// restarts, and the clock of one is a minute ahead or behind. A guard that has seen one refuses a stale holder.
-func TestRedlockTokens(t *testing.T) {
-	nodes := durableNodes(t, 5)
-	clients := []*holdfast.Client{durableClient(t, nodes), durableClient(t, nodes)}
-	if !clients[0].Caps().Fencing {
-		t.Fatal("durable servers give no tokens")
-	}
-	var gate fence.Gate
-	var mu sync.Mutex // guards what comes next
-	highest, granted := holdfast.Token(0), 0
-	hold := func(c *holdfast.Client) {
-		mu.Lock()
-		before := highest
-		mu.Unlock()
-		lease, err := c.Mutex("orders/42", &holdfast.Options{TTL: 5 * time.Second}).Acquire(t.Context())
-		if err != nil { // servers are killed meanwhile
-			return
-		}
-		defer lease.Release()
-		mu.Lock()
-		defer mu.Unlock()
-		if lease.Token() <= before {
-			t.Errorf("P3: token %d after %d", lease.Token(), before)
-		}
-		// A clock that is set forward may let in a second holder, so the guard may have seen a higher token. Then it refuses
-		// the lower one, as it refuses that of the hold before.
-		least, most := min(lease.Token(), highest), max(lease.Token(), highest)
-		if err := gate.Admit(most, holdfast.Exclusive); err != nil {
-			t.Errorf("P3: the guard refuses token %d: %v", most, err)
-		}
-		if err := gate.Admit(least, holdfast.Exclusive); granted > 0 && !errors.Is(err, fence.ErrStale) {
-			t.Errorf("P3: the guard has seen token %d and admits the holder of %d: %v", most, least, err)
-		}
-		highest = most
-		granted++
-	}
-	enough := make(chan struct{})
-	var workers sync.WaitGroup
-	for _, c := range clients {
-		workers.Go(func() {
-			for {
-				select {
-				case <-enough:
-					return
-				default:
-					hold(c)
-				}
-			}
-		})
-	}
-	turns := func(n int) { // until so many more holds have been granted
-		t.Helper()
-		for end, target := time.Now().Add(hanging), 0; ; time.Sleep(time.Millisecond) {
-			mu.Lock()
-			now := granted
-			mu.Unlock()
-			switch {
-			case target == 0:
-				target = now + n
-			case now >= target:
-				return
-			case time.Now().After(end):
-				t.Fatal("no lock is granted")
-			}
+// only returns a driver over durable nodes with these numbers only: the others cannot be reached.
+func (s servers) only(t testing.TB, numbers ...int) driver.Driver {
+	t.Helper()
+	addresses := s.addresses()
+	for i := range addresses {
+		if !slices.Contains(numbers, i) {
+			addresses[i] = "127.0.0.1:1"
 		}
 	}
-	turns(10)
-	for range testserver.Long(2, 50) {
-		for _, ahead := range []time.Duration{time.Minute, -time.Minute, 0} {
-			nodes[4].Clock.Set(ahead)
-			turns(3)
-			away := rand.Perm(5)[:1+rand.IntN(3)]
-			for _, n := range away {
-				nodes[n].Kill() // in the midst of requests
-			}
-			if len(away) < 3 {
-				turns(3)
-			}
-			for _, n := range away {
-				nodes[n].Start()
-			}
-			turns(3)
-		}
-	}
-	close(enough)
-	workers.Wait()
-	t.Logf("%d holds", granted)
+	d := redlock(t, addresses, quorum.Options{Durable: true})
+	t.Cleanup(func() { d.Close() })
+	return d
 }
 
 // token takes a name for a moment, and returns the token.

@@ -1,7 +1,6 @@
 // Package cluster is a client of a Redis Cluster, over clients of its servers.
 //
-// It sends each command to the server that has the key's slot, to all servers at the same time, in one
-// pipeline each. It follows redirections: a command that a server has redirected was not carried out. It
+// It sends each command to the server that has the key's slot, to all servers at the same time. It follows redirections: a command that a server has redirected was not carried out. It
 // never sends a command again whose outcome is not known.
 //
 // While a slot is moved from one server to another, a script with several keys is refused (TRYAGAIN),
@@ -9,7 +8,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -95,66 +93,78 @@ const (
 	movesWithin     = 5 * time.Second // how long a command without a deadline waits for that
 )
 
-// do sends commands. Those with the same key are carried out in order, unless its slot is being moved.
+// do sends commands: those of each server in one pipeline, and to all servers at the same time.
 func (c *Conn) do(ctx context.Context, commands []wire.Command, by way) []wire.Reply {
-	if len(commands) == 1 { // as most often: nothing is to be grouped
-		if address := c.table.Load().addressOf(&commands[0]); address != "" {
-			replies := c.exchange(ctx, address, commands, by)
-			if replies[0].Err == nil {
-				return replies
-			}
-			return c.follow(ctx, []bundle{{address, false, []int{0}}}, commands, replies, by)
-		}
-	}
-	replies := make([]wire.Reply, len(commands))
-	all := c.route(commands, replies)
-	c.send(ctx, all, commands, replies, by)
-	return c.follow(ctx, all, commands, replies, by)
+	return c.split(ctx, commands, by, c.table.Load().addressOf) // one table, so that WAIT goes where its command goes (P1)
 }
 
-// follow sends commands again that were not carried out, and returns the last replies.
-func (c *Conn) follow(
-	ctx context.Context, sent []bundle, commands []wire.Command, replies []wire.Reply, by way,
-) []wire.Reply {
+// split sends commands by groups, all at the same time.
+func (c *Conn) split(ctx context.Context, commands []wire.Command, by way, group func(*wire.Command) string) []wire.Reply {
+	groups := map[string][]int{}
+	if len(commands) > 1 {
+		for i := range commands {
+			of := group(&commands[i])
+			groups[of] = append(groups[of], i)
+		}
+	}
+	if len(groups) < 2 { // as most often
+		return c.send(ctx, commands, by)
+	}
+	replies := make([]wire.Reply, len(commands))
+	var all sync.WaitGroup
+	for _, at := range groups {
+		all.Go(func() { fill(replies, at, c.send(ctx, pick(commands, at), by)) })
+	}
+	all.Wait()
+	return replies
+}
+
+// pick returns some of the commands.
+func pick(commands []wire.Command, at []int) []wire.Command {
+	some := make([]wire.Command, len(at))
+	for j, i := range at {
+		some[j] = commands[i]
+	}
+	return some
+}
+
+// fill puts replies to some of the commands among all.
+func fill(replies []wire.Reply, at []int, some []wire.Reply) {
+	for j, i := range at {
+		replies[i] = some[j]
+	}
+}
+
+// send sends commands to the server that the first one goes to, and again those that were not carried out: each key's
+// by themselves.
+func (c *Conn) send(ctx context.Context, commands []wire.Command, by way) []wire.Reply {
+	to := redirection{address: c.table.Load().addressOf(&commands[0])}
+	replies := c.exchange(ctx, to, commands, by)
 	began, moved := time.Now(), pause.Backoff{Min: firstPause, Max: longestPause}
 	for hops := 0; hops <= maxRedirections; {
-		rest, moving := c.again(sent, commands, replies)
-		if len(rest) == 0 || moving && time.Since(began) >= movesWithin {
+		at, next, moving := refused(to.address, commands, replies)
+		if len(at) == 0 || moving && time.Since(began) >= movesWithin {
+			break
+		}
+		if !next.ask && !moving {
+			c.refresh() // other slots are likely to have moved too
+		}
+		if slices.ContainsFunc(at, func(i int) bool { return commands[i].Key != commands[at[0]].Key }) {
+			fill(replies, at, c.split(ctx, pick(commands, at), by, func(one *wire.Command) string { return one.Key }))
 			break
 		}
 		if moving {
 			if !pause.Sleep(ctx, moved.Next()) {
-				return replies // not carried out, and the replies say so
+				break // not carried out, and the replies say so
 			}
+			next = redirection{address: c.table.Load().addressOf(&commands[at[0]])}
 		} else {
 			hops++
 		}
-		c.send(ctx, rest, commands, replies, by)
-		sent = rest
+		to = next
+		fill(replies, at, c.exchange(ctx, to, pick(commands, at), by))
 	}
 	return replies
-}
-
-// bundle is those of the commands that one server gets.
-type bundle struct {
-	address string
-	ask     bool  // each with ASKING before it
-	at      []int // in the commands
-}
-
-// route groups the commands by server. A command whose slot nobody has gets its reply.
-func (c *Conn) route(commands []wire.Command, replies []wire.Reply) []bundle {
-	var all []bundle
-	t := c.table.Load() // one for all, so that WAIT goes where the command before it goes
-	for i := range commands {
-		if address := t.addressOf(&commands[i]); address != "" {
-			all = add(all, address, false, i)
-		} else {
-			replies[i].Err = errUncovered
-			c.refresh()
-		}
-	}
-	return all
 }
 
 // addressOf returns which server gets a command, or "" if nobody has its slot.
@@ -171,110 +181,54 @@ func (t *table) addressOf(command *wire.Command) string {
 // errUncovered is as a server says it.
 var errUncovered = &wire.ServerError{Text: "CLUSTERDOWN no server has the hash slot"}
 
-func add(all []bundle, address string, ask bool, i int) []bundle {
-	for j := range all {
-		if all[j].address == address && all[j].ask == ask {
-			all[j].at = append(all[j].at, i)
-			return all
-		}
+// exchange sends commands to one server, each with ASKING before it if the redirection says so.
+func (c *Conn) exchange(ctx context.Context, to redirection, commands []wire.Command, by way) []wire.Reply {
+	if to.address == "" {
+		c.refresh()
+		return wire.Failed(len(commands), errUncovered)
 	}
-	return append(all, bundle{address, ask, []int{i}})
-}
-
-// send sends bundles, at the same time, and fills in the replies.
-func (c *Conn) send(ctx context.Context, all []bundle, commands []wire.Command, replies []wire.Reply, by way) {
-	if len(all) == 1 {
-		c.sendOne(ctx, &all[0], commands, replies, by)
-		return
-	}
-	var sent sync.WaitGroup
-	for i := range all {
-		sent.Go(func() { c.sendOne(ctx, &all[i], commands, replies, by) })
-	}
-	sent.Wait()
-}
-
-func (c *Conn) sendOne(ctx context.Context, b *bundle, commands []wire.Command, replies []wire.Reply, by way) {
-	own, step := commands, 1
-	if b.ask {
-		step = 2
-	}
-	if len(b.at) < len(commands) || b.ask {
-		own = make([]wire.Command, 0, step*len(b.at))
-		for _, i := range b.at {
-			if b.ask {
-				own = append(own, wire.Command{Args: []string{"ASKING"}})
-			}
-			own = append(own, commands[i])
-		}
-	}
-	got := c.exchange(ctx, b.address, own, by)
-	for j, i := range b.at {
-		replies[i] = got[step*j+step-1]
-	}
-}
-
-// exchange sends commands to one server.
-func (c *Conn) exchange(ctx context.Context, address string, commands []wire.Command, by way) []wire.Reply {
-	n, err := c.node(address)
+	n, err := c.node(to.address)
 	if err != nil {
 		return wire.Failed(len(commands), err)
 	}
-	replies := n.do(ctx, commands, by)
-	for i := range replies {
+	all := commands
+	if to.ask {
+		all = nil
+		for _, command := range commands {
+			all = append(all, wire.Command{Args: []string{"ASKING"}}, command)
+		}
+	}
+	replies := n.do(ctx, all, by)
+	for i := range commands {
+		if to.ask {
+			replies[i] = replies[2*i+1]
+		}
 		if _, refused := replies[i].Err.(*wire.ServerError); replies[i].Err != nil && !refused {
 			c.refresh() // another server may have its slots now
 			replies[i].Err = wire.InFailover(replies[i].Err)
 		}
 	}
-	return replies
+	return replies[:len(commands)]
 }
 
-// again returns those commands that are to be sent again, and whether a slot of theirs is being moved. With
-// a command goes the WAIT of its key: replicas of the server that has not carried it out know nothing of
-// it.
-func (c *Conn) again(sent []bundle, commands []wire.Command, replies []wire.Reply) (rest []bundle, moving bool) {
-	for _, b := range sent {
-		for _, i := range b.at {
-			r := &replies[i]
-			if to, ok := redirected(b.address, r); ok {
-				rest = add(rest, to.address, to.ask, i)
-				if !to.ask {
-					c.moved(to)
-				}
-			} else if refused, ok := r.Err.(*wire.ServerError); ok && refused.Code() == "TRYAGAIN" {
-				rest = add(rest, c.table.Load().addressOf(&commands[i]), false, i)
-				moving = true
-			}
+// refused returns which commands were not carried out, where they are redirected to, and whether their slot is being
+// moved. With a command goes the WAIT of its key: replicas of the server that has refused it know nothing of it.
+func refused(asked string, commands []wire.Command, replies []wire.Reply) (at []int, to redirection, moving bool) {
+	for i := range replies {
+		if next, ok := redirected(asked, &replies[i]); ok {
+			at, to = append(at, i), next
+		} else if r, ok := replies[i].Err.(*wire.ServerError); ok && r.Code() == "TRYAGAIN" {
+			at, moving = append(at, i), true
 		}
 	}
-	for b := range rest {
-		rest[b].at = withWaits(rest[b].at, commands)
-	}
-	return rest, moving
-}
-
-// withWaits adds to some of the commands the WAITs of their keys, behind them.
-func withWaits(at []int, commands []wire.Command) []int {
 	n := len(at)
 	for i := range commands {
-		isWait := commands[i].Args[0] == "WAIT" && !slices.Contains(at, i)
-		if isWait && slices.ContainsFunc(at[:n], func(j int) bool { return commands[j].Key == commands[i].Key }) {
+		same := func(j int) bool { return commands[j].Key == commands[i].Key }
+		if n > 0 && commands[i].Args[0] == "WAIT" && slices.ContainsFunc(at[:n], same) {
 			at = append(at, i)
 		}
 	}
-	return at
-}
-
-// moved notes that a slot has another owner, and asks for all: others are likely to have moved too.
-func (c *Conn) moved(to redirection) {
-	for {
-		t := c.table.Load()
-		if t.of[to.slot] == to.address || c.table.CompareAndSwap(t, t.with(to.slot, to.address)) {
-			break
-		}
-	}
-	c.refresh()
+	return at, to, moving
 }
 
 // refreshEvery is the shortest time between two questions for the table.
@@ -305,13 +259,12 @@ func (c *Conn) refresh() {
 const learnWithin = time.Second
 
 // learn asks the servers that are known, in any order, and then the seeds, until one tells the table.
-// Those that are silent come last.
 func (c *Conn) learn(ctx context.Context) error {
 	var ask []string
 	if t := c.table.Load(); t != nil {
 		ask = t.owners
 	}
-	ask = c.silentLast(slices.Concat(shuffled(ask), shuffled(c.o.Seeds)))
+	ask = slices.Concat(shuffled(ask), shuffled(c.o.Seeds))
 	var errs error
 	for i, address := range ask {
 		if slices.Contains(ask[:i], address) {
@@ -330,18 +283,6 @@ func (c *Conn) learn(ctx context.Context) error {
 		}
 	}
 	return errs
-}
-
-// silentLast moves the servers behind the others that are known to be silent, and returns the list.
-func (c *Conn) silentLast(list []string) []string {
-	silent := func(address string) int {
-		if c.silence(address) {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(silent(a), silent(b)) })
-	return list
 }
 
 func shuffled(list []string) []string {
@@ -369,8 +310,8 @@ func (c *Conn) ask(ctx context.Context, address string) (*table, error) {
 // subscribes at one that answers, and at another when that is lost.
 func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (session subscription.Session, err error) {
-		for _, address := range c.silentLast(shuffled(c.table.Load().owners)) {
-			if session, err = c.session(ctx, address, channel, false, deliver); err == nil {
+		for _, address := range shuffled(c.table.Load().owners) {
+			if session, err = c.session(ctx, address, channel, deliver); err == nil {
 				return session, nil
 			}
 		}
@@ -378,29 +319,13 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(strin
 	}, deliver)
 }
 
-// SubscribeShard implements redislock.Clustered.
-func (c *Conn) SubscribeShard(ctx context.Context, channel string, deliver func(string)) (func(), error) {
-	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		address := c.Part(channel)
-		if address == "" {
-			c.refresh()
-			return subscription.Session{}, errUncovered
-		}
-		session, err := c.session(ctx, address, channel, true, deliver)
-		if to, moved := redirected(address, &wire.Reply{Err: err}); moved && !to.ask {
-			c.moved(to)
-		}
-		return session, err
-	}, deliver)
-}
-
 // session subscribes to a channel at a server.
 func (c *Conn) session(
-	ctx context.Context, address, channel string, sharded bool, deliver func(string),
+	ctx context.Context, address, channel string, deliver func(string),
 ) (session subscription.Session, err error) {
 	n, err := c.node(address)
 	if err == nil {
-		session, err = n.server.Session(ctx, channel, sharded, deliver)
+		session, err = n.server.Session(ctx, channel, deliver)
 	}
 	if err != nil {
 		c.refresh()

@@ -80,14 +80,6 @@ func (c *Conn) watch() {
 	}
 }
 
-// silence returns whether a server is known to be silent.
-func (c *Conn) silence(address string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.nodes[address]
-	return n != nil && n.silent()
-}
-
 func (n *node) shared(ctx context.Context, commands []wire.Command) []wire.Reply {
 	return n.server.Do(ctx, commands)
 }
@@ -96,7 +88,7 @@ func (n *node) priority(ctx context.Context, commands []wire.Command) []wire.Rep
 	return n.reserved(ctx, commands)
 }
 
-// prune closes the connections to servers that have no slots any more, once they have replied to what is
+// prune closes the connections to servers that have no slots any more. They have a moment for replies to what is
 // under way: a server that has handed its slots over redirects it.
 func (c *Conn) prune() {
 	owners := c.table.Load().owners
@@ -106,22 +98,9 @@ func (c *Conn) prune() {
 		if !slices.Contains(owners, address) && !c.closed {
 			delete(c.nodes, address)
 			c.work.Go(func() {
-				n.drain(c.alive)
+				pause.Sleep(c.alive, silentFor)
 				n.server.Close()
 			})
-		}
-	}
-}
-
-// drainEvery is how often drain looks.
-const drainEvery = 10 * time.Millisecond
-
-// drain waits until a server owes no replies, or is known to be silent, or ctx ends, and at most silentFor.
-// It looks at first after a moment: a request may have the node, and not be under way yet.
-func (n *node) drain(ctx context.Context) {
-	for end := time.Now().Add(silentFor); pause.Sleep(ctx, drainEvery) && time.Now().Before(end); {
-		if n.owed.Load() == 0 || n.silent() {
-			return
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
-// TestDrain: a server loses its slots while a command is under way there. Its reply is still taken, which may
+// TestPrune: a server loses its slots while a command is under way there. Its reply is still taken, which may
 // be the redirection; but a server that does not reply is given up.
-func TestDrain(t *testing.T) {
+func TestPrune(t *testing.T) {
 	for name, replies := range map[string]bool{"it replies": true, "it is silent": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestDrain(t *testing.T) {
 				defer c.Close()
 				got := make(chan wire.Reply, 1)
 				go func() {
-					got <- c.exchange(t.Context(), "old:1", []wire.Command{{Args: []string{"GET"}}}, (*node).shared)[0]
+					got <- c.exchange(t.Context(), redirection{address: "old:1"}, []wire.Command{{Args: []string{"GET"}}}, (*node).shared)[0]
 				}()
 				text := make([]byte, 100)
 				_, err := server.Read(text) // the greeting

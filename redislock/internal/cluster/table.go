@@ -69,21 +69,9 @@ func addressOf(asked string, node []any) string {
 	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
 }
 
-// with returns the table with another owner of a slot.
-func (t *table) with(moved int, address string) *table {
-	changed := *t
-	changed.of[moved] = address
-	if !slices.Contains(changed.owners, address) {
-		changed.owners = append(slices.Clone(t.owners), address)
-		slices.Sort(changed.owners)
-	}
-	return &changed
-}
-
 // redirection is where a refusal sends a command.
 type redirection struct {
 	address string
-	slot    int
 	ask     bool // for this command only
 }
 
@@ -107,5 +95,5 @@ func redirected(asked string, r *wire.Reply) (to redirection, ok bool) {
 	if host == "" {
 		host, _, _ = net.SplitHostPort(asked)
 	}
-	return redirection{net.JoinHostPort(host, port), n, f[0] == "ASK"}, true
+	return redirection{net.JoinHostPort(host, port), f[0] == "ASK"}, true
 }

@@ -1,13 +1,25 @@
-// Package redisson has the rules of the wire format of Redisson, a client library of Java, that need no
-// I/O: which keys and channels belong to a name. Redisson 4.7 and 3.52 agree in all that is here.
+// Package redisson has the rules of the wire format of Redisson, a client library of Java: which keys and channels
+// belong to a name, and how to hear what is published on channels ([Ears]). Redisson 4.7 and 3.52 agree in all that
+// is here.
 package redisson
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
+
+// PublishInCluster returns the command by which Redisson publishes in a cluster: SPUBLISH, if it has sharded channels.
+func PublishInCluster(ctx context.Context, do func(context.Context, []wire.Command) []wire.Reply) (string, error) {
+	err := do(ctx, []wire.Command{{Args: []string{"PUBSUB", "SHARDNUMSUB"}}})[0].Err
+	if _, refused := err.(*wire.ServerError); refused {
+		return "PUBLISH", nil
+	}
+	return "SPUBLISH", err
+}
 
 // Prefixed returns the key or channel that Redisson makes of a prefix and a name. A name that has no {
 // becomes the hash tag, so that in a cluster the key has the name's slot.

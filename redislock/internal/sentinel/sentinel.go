@@ -1,6 +1,6 @@
 // Package sentinel finds the primary of a deployment with Redis Sentinel, and follows it.
 //
-// A client makes all its connections by [Locator.Dial], as if there were one server. When another
+// A client makes all its connections as [Locator.Follow] says, as if there were one server. When another
 // server has become the primary, the locator closes the connections to the old one, so that the
 // client makes them anew. If an operator orders a fail-over, the old primary takes writes for about ten
 // seconds more, and then forgets them: no connection to it may be used any more, although it answers.
@@ -25,8 +25,7 @@ type Options struct {
 	Sentinels []string // host:port of each
 	Primary   string   // the name by which the sentinels know the primary
 	// Dial connects to a sentinel or a server.
-	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	Secure bool // Dial makes connections with TLS
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Dialed knows the connections to the primary.
 	Dialed *wire.Dialed
 	// Auth is the user, if there is one, and the password, of the servers and of those sentinels
@@ -62,17 +61,25 @@ func New(o Options) *Locator {
 	alive, stop := context.WithCancel(context.Background())
 	l := &Locator{o: o, alive: alive, stop: stop}
 	for _, address := range o.Sentinels {
-		dialed, hello := new(wire.Dialed), []wire.Command(nil)
+		w := wire.Options{Dialed: new(wire.Dialed), Greeted: greeted}
+		w.Dial = func(ctx context.Context) (net.Conn, error) { return w.Dialed.Dial(ctx, address, o.Dial) }
 		if o.Auth != nil {
-			hello = []wire.Command{{Args: append([]string{"AUTH"}, o.Auth...)}}
+			w.Hello = []wire.Command{{Args: append([]string{"AUTH"}, o.Auth...)}}
 		}
-		l.peers = append(l.peers, &peer{address, wire.Open(wire.Options{
-			Dial:   func(ctx context.Context) (net.Conn, error) { return dialed.Dial(ctx, address, o.Dial) },
-			Dialed: dialed, Secure: o.Secure, Hello: hello, Lenient: true,
-		})})
+		l.peers = append(l.peers, &peer{address, wire.Open(w)})
 	}
 	l.work.Go(l.watch)
 	return l
+}
+
+// greeted is wire.Options.Greeted of sentinels: one that has no password refuses AUTH, and a user need not be
+// allowed to PING.
+func greeted(replies []wire.Reply) error {
+	last := replies[len(replies)-1].Err
+	if refused, ok := last.(*wire.ServerError); ok && refused.Code() == "NOPERM" {
+		return nil
+	}
+	return last
 }
 
 // Close closes the connections to the sentinels.
@@ -91,68 +98,40 @@ func (l *Locator) Close() {
 // primary yet.
 var errDemoted = fmt.Errorf("the server that the sentinels name is a replica: %w", wire.ErrFailover)
 
-// Dial asks the sentinels for the primary, connects to it, and checks that it is one. The locator closes
-// the connection when another server becomes the primary. Ctx has a deadline.
-func (l *Locator) Dial(ctx context.Context) (net.Conn, error) {
-	for {
-		address, err := l.ask(ctx)
-		if err != nil {
-			return nil, err
+// Follow makes the options those of connections to the primary. A server that says by ROLE that it is a replica is
+// left again. The locator closes the connections when another server becomes the primary.
+func (l *Locator) Follow(o *wire.Options) {
+	o.Dial = l.dial
+	o.Hello = append(o.Hello, wire.Command{Args: []string{"ROLE"}})
+	at := len(o.Hello) - 1
+	o.Greeted = func(replies []wire.Reply) error {
+		if role, _ := replies[at].Value.([]any); len(role) > 0 && role[0] != "master" {
+			return errDemoted
 		}
-		n, err := l.dialOnce(ctx, address)
-		if l.left(address) && ctx.Err() == nil {
-			if err == nil {
-				n.Close()
+		for i, r := range replies {
+			if r.Err != nil && i != at { // a server that does not let this user ask is believed to be the primary
+				return r.Err
 			}
-			continue // another server has become the primary meanwhile
 		}
-		return n, err
+		return nil
 	}
 }
 
-func (l *Locator) dialOnce(ctx context.Context, address string) (net.Conn, error) {
+// dial asks the sentinels for the primary, and connects to it. If another server becomes the primary meanwhile, the
+// next question closes the connection.
+func (l *Locator) dial(ctx context.Context) (net.Conn, error) {
+	address, err := l.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
 	n, err := l.o.Dialed.Dial(ctx, address, l.o.Dial)
-	if err != nil {
-		return nil, wire.InFailover(err)
-	}
-	if err := l.check(ctx, n); err != nil {
-		n.Close()
-		return nil, fmt.Errorf("%s: %w", address, err)
-	}
-	return n, nil
+	return n, wire.InFailover(err)
 }
 
-// left reports whether another server has become the primary.
-func (l *Locator) left(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.closed && l.now.address != address
-}
-
-// check returns an error if the server is not a primary. A server that does not let this user ask is
-// believed to be one.
-func (l *Locator) check(ctx context.Context, n net.Conn) error {
-	commands := []wire.Command{{Args: []string{"ROLE"}}}
-	if l.o.Auth != nil {
-		commands = append([]wire.Command{{Args: append([]string{"AUTH"}, l.o.Auth...)}}, commands...)
-	}
-	replies, err := wire.Exchange(ctx, n, commands)
-	if err != nil {
-		return err
-	}
-	role, _ := replies[len(replies)-1].Value.([]any)
-	if len(role) > 0 && role[0] != "master" {
-		return errDemoted
-	}
-	return nil
-}
-
-// watch asks the sentinels again and again, while there are connections, until the locator is closed.
+// watch asks the sentinels again and again, until the locator is closed.
 func (l *Locator) watch() {
 	for pause.Sleep(l.alive, pause.Jitter(poll)) {
-		if l.o.Dialed.Any() {
-			_, _ = l.ask(l.alive) // if no sentinel answers, what was known holds
-		}
+		_, _ = l.ask(l.alive) // if no sentinel answers, what was known holds
 	}
 }
 
@@ -167,8 +146,25 @@ const forget = 10 * time.Second
 // primary. Of what they say the highest epoch counts, as among sentinels: one that was cut off for a
 // while does not know the last fail-over.
 func (l *Locator) ask(ctx context.Context) (string, error) {
+	type answer struct {
+		view
+		err error
+	}
 	answers := make(chan answer, len(l.peers))
-	if !l.askEach(answers) {
+	l.mu.Lock()
+	closed := l.closed
+	for _, p := range l.peers {
+		if !closed {
+			l.work.Go(func() { // the slowest may answer when nobody waits any more
+				ctx, cancel := context.WithTimeout(l.alive, askWithin)
+				defer cancel()
+				v, err := p.ask(ctx, l.o.Primary)
+				answers <- answer{v, err}
+			})
+		}
+	}
+	l.mu.Unlock()
+	if closed {
 		return "", net.ErrClosed
 	}
 	var best view
@@ -197,31 +193,6 @@ func (l *Locator) ask(ctx context.Context) (string, error) {
 		return "", errs
 	}
 	return l.learn(best), nil
-}
-
-// answer is that of one sentinel.
-type answer struct {
-	view
-	err error
-}
-
-// askEach sends the answer of each sentinel, or that there is none, to answers. It reports false if the
-// locator is closed. The slowest may answer when nobody waits any more.
-func (l *Locator) askEach(answers chan<- answer) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	for _, p := range l.peers {
-		l.work.Go(func() {
-			ctx, cancel := context.WithTimeout(l.alive, askWithin)
-			defer cancel()
-			v, err := p.ask(ctx, l.o.Primary)
-			answers <- answer{v, err}
-		})
-	}
-	return true
 }
 
 // learn takes note of what sentinels say, and returns what is believed.

@@ -13,7 +13,6 @@ import (
 // conn is one connection.
 type conn struct {
 	net      net.Conn
-	secure   bool          // it has TLS
 	patience time.Duration // how long the server may owe replies and send nothing when a caller gives up
 	done     chan struct{} // closed when the connection has ended
 
@@ -34,8 +33,8 @@ type conn struct {
 	replies []Reply // for understand
 }
 
-func newConn(n net.Conn, secure bool, patience time.Duration) *conn {
-	return &conn{net: n, secure: secure, patience: min(patience, silence), done: make(chan struct{})}
+func newConn(n net.Conn, patience time.Duration) *conn {
+	return &conn{net: n, patience: min(patience, silence), done: make(chan struct{})}
 }
 
 // call is one call of do. The conn's mu guards it.
@@ -55,8 +54,8 @@ const (
 	bufferKept = 64 << 10
 )
 
-// writeGrace is how much longer a write over TLS may take after the end of its caller's context.
-// Half a record cannot be continued, so after it the connection is ended.
+// writeGrace is how much longer a write may take after the end of its caller's context. A server that takes nothing
+// for so long is not there: the connection is ended, because nothing can follow half a command.
 const writeGrace = 250 * time.Millisecond
 
 // past is a deadline that ends a read at once.
@@ -159,11 +158,7 @@ func (own *call) interrupt() {
 		c.net.SetReadDeadline(past)
 	}
 	if c.writer == own {
-		until := past
-		if c.secure { // if the server takes what it is sent, the write is as good as done
-			until = time.Now().Add(writeGrace)
-		}
-		c.net.SetWriteDeadline(until)
+		c.net.SetWriteDeadline(time.Now().Add(writeGrace))
 		c.hurried = true
 	}
 }
@@ -210,18 +205,12 @@ func (c *conn) writeOnceLocked() {
 	out := c.out
 	c.out, c.spare = c.spare[:0], nil
 	c.mu.Unlock()
-	n, err := c.net.Write(out)
+	_, err := c.net.Write(out)
 	c.mu.Lock()
-	if c.hurried && !c.secure && errors.Is(err, os.ErrDeadlineExceeded) {
-		// The caller's context has ended. Others may wait for replies, so the connection goes on, and
-		// so does the write, from where it was.
-		c.out = append(out[n:], c.out...)
-		return
-	}
 	if cap(out) <= bufferKept {
 		c.spare = out
 	}
-	if err != nil { // also if it took too long: nothing can follow half a command
+	if err != nil {
 		c.failLocked(err)
 	}
 }

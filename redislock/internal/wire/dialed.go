@@ -59,13 +59,6 @@ func (d *Dialed) Close() {
 	d.Drop("")
 }
 
-// Any reports whether there are connections.
-func (d *Dialed) Any() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.conns) > 0
-}
-
 // Drop closes all connections but those to the address.
 func (d *Dialed) Drop(but string) {
 	d.mu.Lock()

@@ -31,14 +31,15 @@ func connect(ctx context.Context, o *Options) (net.Conn, error) {
 }
 
 // greet sends the first commands, and a PING: a server that has too many connections accepts one and then
-// closes it.
+// closes it. After an error the connection must be closed.
 func greet(ctx context.Context, n net.Conn, o *Options) error {
-	replies, err := Exchange(ctx, n, append(slices.Clone(o.Hello), Command{Args: []string{"PING"}}))
-	if o.Lenient && err == nil {
-		last := replies[len(replies)-1].Err
-		if refused, _ := last.(*ServerError); last == nil || refused != nil && refused.Code() == "NOPERM" {
-			return nil
-		}
+	stop := context.AfterFunc(ctx, func() { n.SetDeadline(past) })
+	replies, err := exchange(n, append(slices.Clone(o.Hello), Command{Args: []string{"PING"}}))
+	if !stop() { // the deadline is set, or is being set
+		return ctx.Err()
+	}
+	if o.Greeted != nil && err == nil {
+		return o.Greeted(replies)
 	}
 	for _, r := range replies {
 		if r.Err != nil {
@@ -48,18 +49,8 @@ func greet(ctx context.Context, n net.Conn, o *Options) error {
 	return err
 }
 
-// Exchange sends commands on a connection that nobody else uses and that awaits no reply, and returns
-// their replies. If it returns no error, the connection is as before. After an error it must be closed, and
-// the replies are those that came before.
-func Exchange(ctx context.Context, n net.Conn, commands []Command) ([]Reply, error) {
-	stop := context.AfterFunc(ctx, func() { n.SetDeadline(past) })
-	replies, err := exchange(n, commands)
-	if !stop() { // the deadline is set, or is being set
-		return nil, ctx.Err()
-	}
-	return replies, err
-}
-
+// exchange sends commands on a connection that nobody else uses and that awaits no reply, and returns
+// their replies: with an error those that came before.
 func exchange(n net.Conn, commands []Command) ([]Reply, error) {
 	if _, err := n.Write(appendCommands(nil, commands)); err != nil {
 		return nil, err

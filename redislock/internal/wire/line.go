@@ -106,7 +106,7 @@ func (l *line) maintain(alive context.Context) {
 		if alive.Err() != nil {
 			err = net.ErrClosed
 		}
-		c := newConn(n, l.o.Secure, l.patience)
+		c := newConn(n, l.patience)
 		l.attempted(c, err)
 		if err == nil {
 			began := time.Now()

@@ -14,7 +14,7 @@ func TestStrangeServer(t *testing.T) {
 		"a reply to nothing": "+OK\r\n+OK\r\n",
 	} {
 		ours, theirs := net.Pipe()
-		c := newConn(ours, false, silence)
+		c := newConn(ours, silence)
 		go func() {
 			theirs.Read(make([]byte, 100))
 			theirs.Write([]byte(answer))

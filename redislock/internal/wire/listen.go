@@ -14,30 +14,27 @@ import (
 // Listening is a connection for subscriptions. One goroutine uses it at a time, but Close may be called beside
 // the others.
 type Listening struct {
-	net     net.Conn
-	sharded bool
-	heard   func(channel, message string)
-	lost    chan struct{}
-	err     error // when it is lost: why
+	net   net.Conn
+	heard func(channel, message string)
+	lost  chan struct{}
+	err   error // when it is lost: why
 
-	mu      sync.Mutex      // guards writes
-	leaving map[string]bool // sharded channels that are no longer wanted
+	mu sync.Mutex // guards writes
 }
 
-// listen connects. Heard is called with each message, and with "" when the server has confirmed a channel, one
-// call at a time. It does not block.
-func listen(ctx context.Context, o *Options, sharded bool, heard func(channel, message string)) (*Listening, error) {
-	n, err := connect(ctx, o)
+// Listen returns a connection for subscriptions. Heard is called with each message, and with "" when the server
+// has confirmed a channel, one call at a time. It does not block.
+func (s *Server) Listen(ctx context.Context, heard func(channel, message string)) (*Listening, error) {
+	n, err := connect(ctx, &s.o)
 	if err != nil {
 		return nil, err
 	}
-	l := &Listening{net: n, sharded: sharded, heard: heard, lost: make(chan struct{}), leaving: map[string]bool{}}
+	l := &Listening{net: n, heard: heard, lost: make(chan struct{})}
 	go l.read()
 	return l, nil
 }
 
-// Subscribe sends the channels, at least one, to the server. Of a sharded connection they have one slot.
-// After an error the connection is lost.
+// Subscribe sends the channels, at least one, to the server. After an error the connection is lost.
 func (l *Listening) Subscribe(ctx context.Context, channels ...string) error {
 	return l.send(ctx, "SUBSCRIBE", channels)
 }
@@ -50,12 +47,6 @@ func (l *Listening) Unsubscribe(ctx context.Context, channels ...string) error {
 func (l *Listening) send(ctx context.Context, command string, channels []string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sharded {
-		for _, channel := range channels {
-			l.leaving[channel] = command == "UNSUBSCRIBE"
-		}
-		command = "S" + command
-	}
 	stop := context.AfterFunc(ctx, func() { l.net.SetWriteDeadline(past) })
 	_, err := l.net.Write(appendCommands(nil, []Command{{Args: append([]string{command}, channels...)}}))
 	if !stop() {
@@ -67,8 +58,7 @@ func (l *Listening) send(ctx context.Context, command string, channels []string)
 	return err
 }
 
-// Lost returns a channel that is closed when the connection is lost, or when the server has refused a
-// subscription, or has the slot of a sharded channel no more.
+// Lost returns a channel that is closed when the connection is lost, or when the server has refused a subscription.
 func (l *Listening) Lost() <-chan struct{} { return l.lost }
 
 // Close ends the connection. When it has returned, heard is not called any more.
@@ -80,9 +70,6 @@ func (l *Listening) Close() {
 // quiet is how long the server sends nothing before it is sent a PING. If nothing comes for as long again,
 // the connection is lost.
 const quiet = 5 * time.Second
-
-// errEnded says that a server has ended the subscription to a sharded channel.
-var errEnded = errors.New("the server has the slot of the channel no more")
 
 func (l *Listening) read() {
 	defer close(l.lost)
@@ -126,28 +113,19 @@ func (l *Listening) received(push Reply) error {
 	}
 	channel, _ := fields[1].(string)
 	switch fields[0] {
-	case "message", "smessage":
+	case "message":
 		message, _ := fields[2].(string)
 		l.heard(channel, message)
-	case "subscribe", "ssubscribe":
+	case "subscribe":
 		l.heard(channel, "")
-	case "sunsubscribe":
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !l.leaving[channel] {
-			return errEnded
-		}
-		delete(l.leaving, channel)
 	}
 	return nil
 }
 
-// session subscribes to a channel for as long as the connection lasts.
-func session(
-	ctx context.Context, o *Options, channel string, sharded bool, deliver func(string),
-) (s subscription.Session, err error) {
+// Session subscribes to a channel for as long as the connection lasts.
+func (s *Server) Session(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
 	confirmed, first := make(chan struct{}), true
-	l, err := listen(ctx, o, sharded, func(_, message string) {
+	l, err := s.Listen(ctx, func(_, message string) {
 		if first {
 			first = false
 			close(confirmed)
@@ -156,7 +134,7 @@ func session(
 		deliver(message)
 	})
 	if err != nil {
-		return s, err
+		return subscription.Session{}, err
 	}
 	if err = l.Subscribe(ctx, channel); err == nil {
 		select {
@@ -169,5 +147,5 @@ func session(
 		}
 	}
 	l.Close()
-	return s, err
+	return subscription.Session{}, err
 }

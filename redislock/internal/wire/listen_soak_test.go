@@ -40,7 +40,7 @@ func TestListening(t *testing.T) {
 	}
 	listen := func() *Listening {
 		t.Helper()
-		l, err := s.Listen(t.Context(), false, func(channel, text string) { heard <- message{channel, text} })
+		l, err := s.Listen(t.Context(), func(channel, text string) { heard <- message{channel, text} })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,36 +103,8 @@ func TestListening(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if l, err := s.Listen(ctx, false, func(string, string) {}); err == nil {
+	if l, err := s.Listen(ctx, func(string, string) {}); err == nil {
 		l.Close()
 		t.Error("Listen under a cancelled context succeeded")
-	}
-}
-
-// TestSilentSubscription: a server that stands still is asked for a sign of life, and the connection is lost when
-// there is none; a quiet one that lives keeps it.
-func TestSilentSubscription(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	s := Open(Options{Dial: to(server.Addr), Dialed: new(Dialed)})
-	defer s.Close()
-	l, err := s.Listen(t.Context(), false, func(string, string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := l.Subscribe(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-l.Lost():
-		t.Fatalf("a subscription to a quiet server is lost: %v", l.err)
-	case <-time.After(2*quiet + quiet/2):
-	}
-	server.Pause()
-	defer server.Resume()
-	select {
-	case <-l.Lost():
-	case <-time.After(time.Minute):
-		t.Error("a subscription to a silent server is kept")
 	}
 }

@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"bytes"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -32,30 +30,5 @@ func TestPieces(t *testing.T) {
 	}
 	if len(whole) != 3 || from != len(text) || !reflect.DeepEqual(whole, parts) {
 		t.Errorf("at once %v, in pieces %v", whole, parts)
-	}
-}
-
-// TestPiecesCost: a long reply in many pieces is read once, not once for each piece.
-func TestPiecesCost(t *testing.T) {
-	const values = 100_000
-	text := append([]byte("*100000\r\n"), bytes.Repeat([]byte("$6\r\nabcdef\r\n"), values)...)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	p := &parser{}
-	for n := 64; ; n += 64 {
-		r, size, err := p.next(text[:min(n, len(text))])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if size > 0 {
-			if items, _ := r.Value.([]any); len(items) != values {
-				t.Errorf("the reply has %d values", len(items))
-			}
-			break
-		}
-	}
-	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / values; each > 200 {
-		t.Errorf("each value of a reply in %d pieces took %d bytes", len(text)/64, each)
 	}
 }

@@ -11,12 +11,11 @@ import (
 
 // Options say how to connect to a server.
 type Options struct {
-	Dial   func(context.Context) (net.Conn, error)
-	Secure bool // Dial makes connections with TLS
-	// Hello are the first commands on each connection. None of them may fail, unless Lenient says that the server
-	// may do without.
+	Dial func(context.Context) (net.Conn, error)
+	// Hello are the first commands on each connection. Greeted returns why their replies do not suffice. nil: none of
+	// them may fail.
 	Hello   []Command
-	Lenient bool
+	Greeted func(replies []Reply) error
 	// Dialed are the connections that Dial makes. They are closed with the server.
 	Dialed *Dialed
 	// Replied is called with the replies to requests. nil: nothing is done.
@@ -74,20 +73,8 @@ func (s *Server) replied(replies []Reply) []Reply {
 // Subscribe is redislock.Conn's.
 func (s *Server) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return s.Session(ctx, channel, false, deliver)
+		return s.Session(ctx, channel, deliver)
 	}, deliver)
-}
-
-// Session subscribes to a channel for as long as the connection lasts. If the channel is sharded, the session is
-// lost, too, when the server says that it has the channel's slot no more.
-func (s *Server) Session(ctx context.Context, channel string, sharded bool, deliver func(string)) (subscription.Session, error) {
-	return session(ctx, &s.o, channel, sharded, deliver)
-}
-
-// Listen returns a connection for subscriptions. Heard is called with each message, and with "" when the server
-// has confirmed a channel, one call at a time. It does not block.
-func (s *Server) Listen(ctx context.Context, sharded bool, heard func(channel, message string)) (*Listening, error) {
-	return listen(ctx, &s.o, sharded, heard)
 }
 
 // Close ends the connections, also those of subscriptions.

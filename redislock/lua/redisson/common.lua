@@ -44,3 +44,31 @@ end
 local function tombstone(gone, status, ms)
   if ms > 0 then call('SET', gone, text(status), 'PX', text(ms)) end
 end
+
+-- Calls f for each hold of a batch, with the keys of its name and its arguments, of which each has so many.
+local function each(arguments, f)
+  local replies = {}
+  write_when_full()
+  for i = 1, #ARGV / arguments do
+    local k, a = 4 * (i - 1), arguments * (i - 1)
+    local keys = {lock = KEYS[k + 1], other = KEYS[k + 2], channel = KEYS[k + 3], gone = KEYS[k + 4]}
+    replies[i] = f(keys, unpack(ARGV, a + 1, a + arguments))
+  end
+  return replies
+end
+
+-- Renews holds. ARGV for each: its holder, its TTL. F renews one, and returns whether it is there. Replies OK, NOT_HELD
+-- or BROKEN for each.
+local function renew(f)
+  return each(2, function(keys, holder, ttl) return f(keys, holder, ttl) and OK or why(keys.gone) end)
+end
+
+-- Releases holds. ARGV for each: its holder; the command that publishes; what the tombstone says, and for how long (0:
+-- none); what else f gets. F releases one, and returns whether it was there. Replies as renew.
+local function release(f, more)
+  return each(4 + (more or 0), function(keys, holder, publish, status, ms, ...)
+    local reply = f(keys, holder, publish, ...) and OK or why(keys.gone)
+    tombstone(keys.gone, tonumber(status), tonumber(ms))
+    return reply
+  end)
+end

@@ -38,8 +38,9 @@ local function longest(lock, tag)
   return most
 end
 
--- Renews the read hold of an owner, of whom own lasts as long as the hold may. Returns whether it is there.
-local function renew_reader(lock, own, owner, ttl)
+-- Renews the read hold of an owner, whose other key lasts as long as the hold may. Returns whether it is there.
+local function renew_reader(keys, owner, ttl)
+  local lock, own = keys.lock, keys.other
   if call('EXISTS', own) == 0 or not mode(lock) or call('HEXISTS', lock, owner) == 0 then return false end
   call('PEXPIRE', own, ttl)
   extend(lock, tonumber(ttl))
@@ -48,8 +49,8 @@ end
 
 -- Releases the read hold of an owner, however often it has it. Returns whether it was there. The hash then lasts as
 -- long as the longest read hold that is left, as Redisson does it: so the holds of the dead end in time.
-local function release_reader(lock, own, owner, publish, channel)
-  local m = mode(lock)
+local function release_reader(keys, owner, publish)
+  local lock, own, m = keys.lock, keys.other, mode(keys.lock)
   local times = m and tonumber(call('HGET', lock, owner) or 0) or 0
   if times <= 0 then return false end
   local prefix = string.sub(own, 1, -2)
@@ -60,13 +61,13 @@ local function release_reader(lock, own, owner, publish, channel)
     call('PEXPIRE', lock, text(rest))
   elseif m == 'read' then
     call('DEL', lock)
-    call(publish, channel, '0')
+    call(publish, keys.channel, '0')
   end
   return true
 end
 
--- Returns the owner of a writer's field, if it is one of Holdfast's. Suppose the answer to its downgrade was lost.
--- Then its client goes on with the grant of a writer, and the owner has a read hold.
+-- Returns the owner of a writer's field, if it is one of Holdfast's. If the answer to its downgrade was lost, its client
+-- goes on with the grant of a writer, and the owner has a read hold.
 local function downgraded(field)
   local owner = string.sub(field, 1, -#':write' - 1)
   return ours(owner) and owner

@@ -127,7 +127,7 @@ func (r *redisServer) tryAccess(ctx context.Context) error {
 			refuse(name, refused.Text)
 		}
 	}
-	if n.subscribes[0] == "subscribe" { // waiters that may not subscribe to a sharded channel poll
+	if n.subscribes[0] == "subscribe" { // in a cluster waiters of the layout redisson poll
 		ctx, cancel := context.WithTimeout(ctx, messageWithin)
 		defer cancel()
 		if stop, err := r.conn.Subscribe(ctx, n.channel, func(string) {}); err != nil {
@@ -166,7 +166,7 @@ func (r *redisServer) needsOfRedisson(ctx context.Context) needs {
 	}
 	if r.cluster && r.ask(ctx, "PUBSUB", "SHARDNUMSUB").Err == nil {
 		n.scripted = append(n.scripted, "SPUBLISH CHANNEL 0")
-		n.subscribes = []string{"ssubscribe", "sunsubscribe", "pubsub|shardnumsub"}
+		n.subscribes = []string{"pubsub|shardnumsub"}
 	} else {
 		n.scripted = append(n.scripted, "PUBLISH CHANNEL 0")
 	}

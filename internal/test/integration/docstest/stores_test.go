@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -61,29 +59,6 @@ func TestManagedRedis(t *testing.T) {
 		if said := server.Ask("SAVE"); !strings.Contains(said, "unknown command") {
 			t.Errorf("the server has no restrictions: %s", said)
 		}
-	}
-}
-
-// granted matches a command that an ACL rule allows.
-var granted = regexp.MustCompile(`\+([a-z|]+)`)
-
-// TestRedisRights: the page and the documentation of redislock grant the same commands. TestRedisPage
-// shows that they are enough.
-func TestRedisRights(t *testing.T) {
-	t.Parallel()
-	commands := func(text, from, to string) (all []string) {
-		_, text, _ = strings.Cut(text, from)
-		text, _, _ = strings.Cut(text, to)
-		for _, m := range granted.FindAllStringSubmatch(text, -1) {
-			all = append(all, m[1])
-		}
-		slices.Sort(all)
-		return all
-	}
-	page := commands(read(t, pageOf("redis")), "ACL SETUSER", "```")
-	source := commands(read(t, "redislock/redislock.go"), "ACL SETUSER", "\n//\n")
-	if len(page) < 10 || !slices.Equal(page, source) {
-		t.Errorf("the page grants %v, redislock's documentation %v", page, source)
 	}
 }
 

@@ -39,30 +39,3 @@ func TestGrantIsOfTheLatestRequest(t *testing.T) {
 		t.Error("the news does not come to the waiter")
 	}
 }
-
-// TestContended: who had to wait for a name a moment ago is told that others want it, and nobody else.
-func TestContended(t *testing.T) {
-	p := newPlainTest(t)
-	contended := func(c *client, name string, want bool) {
-		t.Helper()
-		if c.Contended(name) != want {
-			t.Errorf("%q is contended: %v", name, !want)
-		}
-	}
-	contended(p.client, "n", false)
-	g := p.take(p.request("holder"))
-	other := open(t, dialResp(t, p.clock.conn.address), &Options{Clock: p.clock})
-	p.enqueue(other, "waiter")
-	contended(other, "n", true)
-	contended(other, "m", false)
-	contended(p.client, "n", false)
-	p.clock.advance(t, 800*time.Millisecond)
-	p.release(g, nil)
-	if _, err := other.Wait(t.Context(), driver.Request{Name: "n", Owner: "waiter", TTL: 10 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	p.clock.advance(t, 800*time.Millisecond)
-	contended(other, "n", true)
-	p.clock.advance(t, time.Second)
-	contended(other, "n", false)
-}

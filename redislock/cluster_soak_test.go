@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,13 +17,6 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 )
-
-// world is a cluster with a client that holds and one that waits.
-type world struct {
-	servers        *testserver.Cluster
-	sharded        bool
-	holder, waiter *holdfast.Client
-}
 
 func inCluster(t testing.TB, c *testserver.Cluster, o *redislock.Options) driver.Driver {
 	t.Helper()
@@ -39,102 +31,56 @@ func inCluster(t testing.TB, c *testserver.Cluster, o *redislock.Options) driver
 	return d
 }
 
-// TestClusterNews: waiters in a cluster hear of grants, and of releases by Redisson's sharded channels, while
-// slots and servers change. Nobody polls, so whoever is not told waits for ever (P7).
+// TestClusterNews: waiters for names of all masters hear of grants, also when the slot of a name has moved. Nobody
+// polls, so whoever is not told waits for ever (P7).
 func TestClusterNews(t *testing.T) {
-	for name, o := range map[string]*redislock.Options{
-		"own layout": {Poll: time.Hour},
-		"Redisson":   {Poll: time.Hour, Layout: redislock.Redisson, Redisson: redislock.RedissonFair},
-	} {
-		t.Run(name, func(t *testing.T) {
-			servers := testserver.StartCluster(t, testserver.ClusterOptions{Replicas: true})
-			open := func() *holdfast.Client {
-				c, err := holdfast.New(inCluster(t, servers, o), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { c.Close() })
-				return c
-			}
-			w := world{servers, o.Layout == redislock.Redisson, open(), open()}
-			t.Run("everywhere", w.everywhere)
-			t.Run("a name moves", w.moves)
-			t.Run("a master is killed", w.killed)
-		})
-	}
-}
-
-// everywhere: one client waits for names of all masters at the same time.
-func (w world) everywhere(t *testing.T) {
-	for i := range 12 {
-		name := fmt.Sprint("name", i)
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range 5 {
-				w.handOver(t, name, func() { w.told(t, name, w.servers.Master(name)) })
-			}
-		})
-	}
-}
-
-func (w world) moves(t *testing.T) {
-	from, to := w.servers.Servers[0], w.servers.Servers[1]
-	for range 3 {
-		name := w.servers.KeyOf(from)
-		slot, err := strconv.Atoi(from.Ask("CLUSTER", "KEYSLOT", name))
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
+	open := func() *holdfast.Client {
+		c, err := holdfast.New(inCluster(t, servers, &redislock.Options{Poll: time.Hour}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.handOver(t, name, func() {
-			w.told(t, name, from)
-			w.servers.Move(slot, from, to, 0)
-		})
-		w.handOver(t, name, func() {})
+		t.Cleanup(func() { c.Close() })
+		return c
 	}
-}
-
-func (w world) killed(t *testing.T) {
-	master := w.servers.Servers[2]
-	name := w.servers.KeyOf(master)
-	w.handOver(t, name, func() {
-		w.told(t, name, master)
-		await(t, "the replica has all", func() bool { return master.Ask("WAIT", "1", "1000") == "1" })
-		master.Kill()
-		w.servers.AwaitMaster(name, master)
-	})
-	w.handOver(t, name, func() {})
-}
-
-// told waits until the waiter for a name is subscribed at its master, if it has to be.
-func (w world) told(t *testing.T, name string, master *testserver.Redis) {
-	t.Helper()
-	await(t, "the waiter is subscribed", func() bool {
-		return !w.sharded || slices.ContainsFunc(strings.Fields(master.Ask("PUBSUB", "SHARDCHANNELS")), func(channel string) bool {
-			return strings.HasPrefix(channel, "redisson_lock__channel:{"+name+"}:")
-		})
-	})
+	holder, waiter := open(), open()
+	from, to := servers.Servers[0], servers.Servers[1]
+	moved := servers.KeyOf(from)
+	slot, err := strconv.Atoi(from.Ask("CLUSTER", "KEYSLOT", moved))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handOver(t, holder, waiter, moved, func() { servers.Move(slot, from, to, 0) })
+	for i := range 12 {
+		handOver(t, holder, waiter, fmt.Sprint("name", i), func() {})
+	}
 }
 
 // handOver lets one client wait for a name that the other holds, does something meanwhile, and passes the
 // name on.
-func (w world) handOver(t *testing.T, name string, meanwhile func()) {
+func handOver(t *testing.T, holder, waiter *holdfast.Client, name string, meanwhile func()) {
 	t.Helper()
-	lease, err := w.holder.Mutex(name, nil).Acquire(t.Context())
+	lease, err := holder.Mutex(name, nil).Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan error, 1)
 	go func() {
-		lease, err := w.waiter.Mutex(name, nil).Acquire(t.Context())
+		lease, err := waiter.Mutex(name, nil).Acquire(t.Context())
 		if err == nil {
 			err = lease.Release()
 		}
 		got <- err
 	}()
-	await(t, "a waiter is queued", func() bool {
-		info, err := w.holder.Inspect(t.Context(), name)
-		return err == nil && len(info.Waiters) == 1
-	})
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		info, err := holder.Inspect(t.Context(), name)
+		if err == nil && len(info.Waiters) == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no waiter is queued")
+		}
+	}
 	meanwhile()
 	if err := lease.Release(); err != nil {
 		t.Fatal(err)
@@ -146,15 +92,6 @@ func (w world) handOver(t *testing.T, name string, meanwhile func()) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatalf("P7: nobody has told the waiter for %s within a minute", name)
-	}
-}
-
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 
 // Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	infos, err := c.inspect(ctx, name)
+	return one(c.inspect(ctx, name))
+}
+
+func one(infos []driver.Info, err error) (driver.Info, error) {
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -19,24 +22,37 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 }
 
 func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
+	keys := func(name string) []string { keys := c.layout.keys(name); return keys[:] }
+	return c.look(ctx, inspectScript, names, keys, func(i *driver.Info, fields []any) bool {
+		if len(fields) != 4 {
+			return false
+		}
+		*i = info(i.Name, fields)
+		return true
+	})
+}
+
+// look runs a script that shows names, of which keys are the keys. Read reads a reply, and reports whether it is one.
+func (c *client) look(
+	ctx context.Context, by *script, names []string, keys func(string) []string, read func(*driver.Info, []any) bool,
+) ([]driver.Info, error) {
 	if err := c.alive(ctx); err != nil {
 		return nil, err
 	}
 	commands := make([]Command, len(names))
 	for i, name := range names {
-		keys := c.layout.keys(name)
-		commands[i] = inspectScript.command(keys[:])
+		commands[i] = by.Command(keys(name))
 	}
 	infos := make([]driver.Info, len(names))
-	for i, reply := range c.shared.run(ctx, inspectScript, commands...) {
+	for i, reply := range c.shared.run(ctx, by, commands...) {
 		fields, _ := reply.Value.([]any)
+		infos[i].Name = names[i]
 		switch {
 		case reply.Err != nil:
 			return nil, Explain(reply.Err)
-		case len(fields) != 4:
+		case !read(&infos[i], fields):
 			return nil, errUnexpected(reply.Value)
 		}
-		infos[i] = info(names[i], fields)
 	}
 	return infos, nil
 }
@@ -126,4 +142,23 @@ func (c *client) scan(
 		}
 	}
 	return names, next, nil
+}
+
+// Break implements driver.Operator.
+func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
+	if err := c.alive(ctx); err != nil {
+		return err
+	}
+	keys := c.layout.keys(name)
+	command := breakScript.Command(keys[:], decimal(int64(token)))
+	return c.status(ctx, breakScript, command)
+}
+
+// status runs a script that replies with the status of a hold.
+func (c *client) status(ctx context.Context, s *script, command Command) error {
+	reply := c.shared.run(ctx, s, command)[0]
+	if reply.Err != nil {
+		return Explain(reply.Err)
+	}
+	return statusError(reply.Value)
 }
