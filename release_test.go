@@ -162,26 +162,21 @@ func TestReleaseNow(t *testing.T) {
 	}
 }
 
+// TestReenter: a lease that is released twice counts once, also beside another on its hold (P4).
 func TestReenter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
 		lease := w.acquire(c.Mutex("x", nil))
 		again, err := lease.Reenter()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again.Token() != lease.Token() || f.tries.Load() != 1 {
-			t.Errorf("tokens %d and %d after %d round trips", lease.Token(), again.Token(), f.tries.Load())
+		if err != nil || f.tries.Load() != 1 {
+			t.Fatalf("%v after %d round trips", err, f.tries.Load())
 		}
 		w.release(lease)
-		if again.Err() != nil || !errors.Is(lease.Err(), holdfast.ErrReleased) {
-			t.Errorf("after the first release: %v, %v", again.Err(), lease.Err())
-		}
-		if _, err := lease.Reenter(); !errors.Is(err, holdfast.ErrReleased) {
-			t.Errorf("re-entering a released lease: %v", err)
-		}
-		w.release(lease) // once more: it counts for nothing (P4)
+		w.release(lease)
 		synctest.Wait()
+		if _, err := lease.Reenter(); !errors.Is(err, holdfast.ErrReleased) || again.Err() != nil {
+			t.Errorf("re-entering a released lease: %v; the other one: %v", err, again.Err())
+		}
 		if _, err := c.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("P4: the first of two leases freed the name: %v", err)
 		}
