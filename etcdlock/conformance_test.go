@@ -14,7 +14,7 @@ import (
 
 // leaks are the goroutines of testserver, which end after the run.
 var leaks = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*EtcdMember).start.func1"),
+	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).start.func1"),
 }
 
 func TestConformance(t *testing.T) {

@@ -23,9 +23,9 @@ import (
 
 // Options configure a driver. The zero value is right for almost everybody.
 type Options struct {
-	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants
-	// it. Drivers with different prefixes are different stores, also where one prefix
-	// goes on where the other ends; but in the layout Stock a prefix is no more than
+	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants it; in the
+	// layout Escaped no element after the first is lock, gone or broken. There drivers with
+	// different prefixes are different stores. In the layout Stock a prefix is no more than
 	// the beginning of names, as it is to etcd's own locks: b/c with the prefix a is c
 	// with the prefix a/b. "": DefaultPrefix, or in the layout Stock nothing.
 	Prefix string
@@ -55,7 +55,6 @@ type client struct {
 	clock  driver.Clock
 	layout table.Layout
 	caps   driver.Caps
-	poll   time.Duration
 	id     string
 
 	minSeconds int64 // of etcd's shortest lease, which is also that of places
@@ -144,17 +143,17 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 		return err
 	}
 	shortest := time.Duration(c.minSeconds) * time.Second
-	if c.poll = o.Poll; c.poll == 0 {
-		c.poll = max(driver.DefaultPoll, (shortest+time.Second)/2)
+	kind, poll := "", o.Poll
+	if poll == 0 {
+		poll = max(driver.DefaultPoll, (shortest+time.Second)/2)
 	}
-	kind := ""
 	if c.layout.Stock {
 		kind = "-stock"
 	}
 	c.caps = driver.Caps{
 		Store:   fmt.Sprintf("etcd%s:%x/%s", kind, header.ClusterId, c.layout.LocksAt),
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.Block(),
+		MinTTL: shortest, MaxTTL: maxTTL, Poll: poll, TokenBlock: c.layout.Block(),
 		Guarantees: guarantees,
 	}
 	return nil

@@ -346,24 +346,6 @@ func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit fu
 	}
 }
 
-// changed is change of the hold of a grant, and tells why there is none to change.
-func (c *client) changed(ctx context.Context, g *driver.Grant, edit func(*table.Value)) error {
-	c.mu.Lock()
-	r := c.recordLocked(g.Name, g.Owner)
-	if r != nil && (!c.isHoldLocked(r, g) || c.clock.Now() >= r.trusted) {
-		r = nil
-	}
-	c.mu.Unlock()
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	if r != nil {
-		if there, err := c.change(ctx, r, g, edit); there || err != nil {
-			return err
-		}
-	}
-	return c.why(ctx, []driver.Grant{*g})[0]
-}
-
 // Downgrade implements driver.Downgrader: the key stays, and so does its place in
 // the order and the token.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
@@ -371,7 +353,18 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err != nil {
 		return g, err
 	}
-	if err := c.changed(ctx, &g, func(v *table.Value) { v.Mode = driver.Shared.String() }); err != nil {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	c.mu.Lock()
+	r, there := c.recordLocked(g.Name, g.Owner), false
+	c.mu.Unlock()
+	if r != nil {
+		there, err = c.change(ctx, r, &g, func(v *table.Value) { v.Mode = driver.Shared.String() })
+	}
+	if err == nil && !there {
+		err = c.why(ctx, []driver.Grant{g})[0]
+	}
+	if err != nil {
 		return driver.Grant{}, err
 	}
 	g.Mode, g.HandedOver, g.Claim = driver.Shared, false, false

@@ -119,7 +119,7 @@ func line(t testing.TB, c *client, req driver.Request) {
 // await waits until a request that is queued is granted, and confirms it each poll.
 func await(ctx context.Context, c *client, req driver.Request) (g driver.Grant, err error) {
 	for {
-		poll, cancel := context.WithTimeout(ctx, c.poll)
+		poll, cancel := context.WithTimeout(ctx, c.caps.Poll)
 		g, err = c.Wait(poll, req)
 		cancel()
 		if !errors.Is(err, driver.ErrHeld) && (poll.Err() == nil || ctx.Err() != nil || err == nil) {

@@ -49,10 +49,10 @@ func TestAnswerLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.mu.Lock()
-	c.sessions[30].since = c.sessions[30].since.Add(-5 * c.poll)
+	c.sessions[30].since = c.sessions[30].since.Add(-5 * c.caps.Poll)
 	c.mu.Unlock()
 	g, err := c.Enqueue(t.Context(), req)
-	if err != nil || g.Since.Add(g.Valid) < c.clock.Now().Add(c.poll/2) {
+	if err != nil || g.Since.Add(g.Valid) < c.clock.Now().Add(c.caps.Poll/2) {
 		t.Fatalf("P6: the owner asks again: %+v, %v", g, err)
 	}
 	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid < req.TTL*3/4 {

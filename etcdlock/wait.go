@@ -61,7 +61,7 @@ var errGone = errors.New("the key is gone")
 // confirm gives a place's sign of life, and reads whether it has become a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent, s := c.clock.Now(), r.session.Load()
-	since, err := s.refresh(ctx, sent.Add(-min(s.pulse(), c.poll))) // a claim counts from there
+	since, err := s.refresh(ctx, sent.Add(-min(s.pulse(), c.caps.Poll))) // a claim counts from there
 	if errors.Is(err, errOver) {
 		c.forget(r, c.forgetUnsureLocked)
 		return driver.Grant{}, errGone
@@ -98,7 +98,7 @@ func (c *client) placed(
 		v.Ahead = min(v.Ahead, r.place.view.Ahead) // it can only be fewer
 	}
 	r.place.view = v
-	c.expireAtLocked(r, sent.Add(driver.Caps{Poll: c.poll}.PlaceLife(v.Ahead)))
+	c.expireAtLocked(r, sent.Add(c.caps.PlaceLife(v.Ahead)))
 	c.mu.Unlock()
 	if v.Free(req) {
 		return c.claimed(ctx, r, req, v.Behind)
@@ -113,7 +113,7 @@ func (c *client) placed(
 
 // claimLasts is how long a claim lasts that comes out of a place.
 func (c *client) claimLasts(r *record, req *driver.Request) time.Duration {
-	return min(2*c.poll, time.Duration(r.session.Load().seconds)*time.Second, req.TTL)
+	return min(2*c.caps.Poll, time.Duration(r.session.Load().seconds)*time.Second, req.TTL)
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
@@ -250,7 +250,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
 			// While the stream has trouble, a waiter must not ask in a tight loop.
-			pause.Sleep(ctx, c.poll/8)
+			pause.Sleep(ctx, c.caps.Poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case checkAgain, readAgain:
 			seen, err := c.look(ctx, r, &req, v.view, v.known, next == checkAgain)

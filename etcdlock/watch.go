@@ -204,7 +204,7 @@ func (f *follower) leaveLocked(news chan struct{}) {
 		return
 	}
 	var idle *time.Timer
-	idle = time.AfterFunc(2*f.c.poll, func() {
+	idle = time.AfterFunc(2*f.c.caps.Poll, func() {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
 		if f.idle == idle && !f.ended {

@@ -25,8 +25,8 @@ type client struct {
 	onRevoke func(name string, token driver.Token)
 	retry    retryPolicy
 
-	// anyServer says that srvr of all servers has told that none of them leads, when the client was opened: its
-	// sessions are at any server. Those of other clients are never elsewhere than at the leader (P1).
+	// anyServer says that srvr of all servers has told that none of them leads, when the client was opened.
+	// Each new session asks again, and is at the leader if there is one; other clients never go elsewhere (P1).
 	anyServer bool
 
 	timer      *timer.Timer

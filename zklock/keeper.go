@@ -157,7 +157,7 @@ func (k *keeper) connect(ctx context.Context) error {
 		return fmt.Errorf("ZooKeeper granted a session of %v, asked were %v: its bounds have changed", granted, k.timeout)
 	}
 	k.session, k.node = opened, c.layout.session(opened.ID())
-	c.locked(func() { k.trust.Timeout, k.trust.AnyServer = opened.Timeout(), c.anyServer })
+	c.locked(func() { k.trust.Timeout, k.trust.AnyServer = opened.Timeout(), opened.AnyServer() })
 	if err = k.makeNode(ctx); err != nil {
 		closeSession(opened)
 	}

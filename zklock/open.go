@@ -194,19 +194,19 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 	defer cancel()
 	probe := func(timeout time.Duration) (*zk.Session, error) {
 		config := c.wire
-		config.Timeout, config.AnyServer = timeout, c.anyServer
+		config.Timeout = timeout
 		return zk.Open(ctx, config)
 	}
 	const longest = 2 * time.Minute // that is asked for
 	long, err := probe(longest)
-	if c.anyServer = errors.Is(err, zk.ErrNoLeader); c.anyServer {
+	if errors.Is(err, zk.ErrNoLeader) {
+		c.anyServer, c.wire.Leaderless = true, true
 		long, err = probe(longest)
 	}
 	if err != nil {
 		return err
 	}
 	defer closeSession(long)
-	c.wire.AnyServer = c.anyServer
 	short, err := probe(time.Millisecond)
 	if err != nil {
 		return err

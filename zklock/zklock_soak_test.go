@@ -99,12 +99,6 @@ func TestRevoke(t *testing.T) {
 	if err := Revoke(t.Context(), wrap.Forward{Driver: other}, "wanted"); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("revoking in another store: %v", err)
 	}
-	java := x.raw(t)
-	java.container("/led")
-	java.must(zk.Create("/led/"+someone+stemLatch, nil, nil, zk.Ephemeral|zk.Sequential))
-	if err := Revoke(t.Context(), other, "led"); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("revoking an entry of LeaderLatch, whose next one would not hear of its end: %v", err)
-	}
 	if err := Revoke(t.Context(), other, "a//b"); err == nil {
 		t.Error("P10: revoking a malformed name")
 	}

@@ -39,7 +39,7 @@ func histories(t *testing.T, clients, operations int) {
 		Operations:   operations,
 		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*EtcdMember).start.func1"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).start.func1"),
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
 		},
 	})

@@ -159,7 +159,5 @@ func TxnOp(req *etcdserverpb.TxnRequest) *etcdserverpb.RequestOp {
 
 // RangeOp reads the keys up to end, or a key; at most so many unless limit is 0.
 func RangeOp(key, end []byte, limit int64) *etcdserverpb.RequestOp {
-	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestRange{
-		RequestRange: &etcdserverpb.RangeRequest{Key: key, RangeEnd: end, Limit: limit},
-	}}
+	return Op(&etcdserverpb.RangeRequest{Key: key, RangeEnd: end, Limit: limit})
 }

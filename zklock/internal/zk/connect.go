@@ -29,6 +29,10 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 			s.config.Failed(err)
 		}
 		noLeader := errors.Is(err, ErrNoLeader)
+		if noLeader && s.config.Leaderless {
+			s.config.AnyServer = true
+			continue
+		}
 		switch {
 		case err == nil:
 			return c, nil
@@ -172,7 +176,7 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, e
 	switch {
 	case best != nil:
 		return best.address, nil
-	case follows && unheard:
+	case follows && unheard && !s.config.Leaderless:
 		// The leader may be one that cannot be reached now. Another server would answer for it (P1).
 		return address{}, fmt.Errorf("%w: %w", errUnreached, errs)
 	case follows || untold:

@@ -41,6 +41,9 @@ type Config struct {
 	// AnyServer takes any server that answers. Otherwise the session is only at the leader, or at a server without
 	// an ensemble.
 	AnyServer bool
+	// Leaderless says that no server led when an earlier session was opened. Then Open asks once for a leader, and
+	// takes any server if there is none.
+	Leaderless bool
 	// Clock stamps Reply.Sent; nil: driver.HostClock. Deadlines and pauses are real time.
 	Clock driver.Clock
 	// Lost, if not nil, is called once, on a goroutine of its own, when the session ended otherwise than by Close.
@@ -108,6 +111,9 @@ func (s *Session) ID() int64 { return s.id }
 // Timeout returns what the server granted: so long after it last heard of the session the server
 // ends it, or up to a tick later. It stays the same: see [ErrExpired].
 func (s *Session) Timeout() time.Duration { return s.timeout }
+
+// AnyServer reports whether the session may be at a server that does not lead.
+func (s *Session) AnyServer() bool { return s.config.AnyServer }
 
 // Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
 // Code.
