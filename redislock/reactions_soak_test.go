@@ -120,16 +120,6 @@ var troubles = []trouble{{
 	code:  "NOPERM",
 	cause: func(a *admin) { a.do("ACL", "SETUSER", "default", "-eval", "-evalsha", "-zrem") },
 	cure:  func(a *admin) { a.do("ACL", "SETUSER", "default", "+@all") },
-}, {
-	code: "LOADING", args: []string{
-		"--enable-debug-command", "yes", "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024",
-	},
-	cause: func(a *admin) {
-		a.do("DEBUG", "POPULATE", "2000", "filling", "100")
-		a.begin("DEBUG RELOAD")
-		a.until("LOADING", "GET", "key")
-	},
-	cure: func(a *admin) { a.until("0 <nil>", "EXISTS", "key") }, // by itself
 }}
 
 // listener is a Conn that counts the refusals of each code.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -85,36 +84,6 @@ func (f *fairTest) javaGets(owner string, wait time.Duration) {
 		f.do("ZINCRBY", f.ends, strconv.FormatInt(-wait.Milliseconds(), 10), other.(string))
 	}
 	f.all("HSET n "+owner+" 1", "PEXPIRE n 30000")
-}
-
-// TestRedissonFairOnTheWire: when one of ours gets the lock or gives up, the places of the others stay as they were.
-// The owners are as package holdfast makes them.
-func TestRedissonFairOnTheWire(t *testing.T) {
-	f := newFairTest(t)
-	owners := []string{"KP3QJLZPLR5XWRRVVMC7ZTHZQO", "7TQ2C5VQ5C3J4OJ2J5R3KZ6W3A", ours}
-	g, err := f.fair.Try(t.Context(), as("HOLDER", mutex(time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, owner := range owners {
-		f.waits(owner, i)
-	}
-	f.javaWaits(java, 300*time.Second)
-	scores := func() []int64 { return []int64{f.score(owners[1]), f.score(owners[2]), f.score(java)} }
-	before := scores()
-	f.frees(g)
-	f.gets(owners[0])
-	if after := scores(); !slices.Equal(before, after) {
-		t.Errorf("P8: places ended at %d, and end at %d after the first one got the lock", before, after)
-	}
-	// Who gives up leaves nothing, and the next one is the first.
-	f.frees(driver.Grant{Request: as(owners[1], mutex(time.Minute))})
-	f.is(map[string]any{
-		"LRANGE " + f.queue + " 0 -1":               []any{wire.Owner(ours), java},
-		"ZCARD " + f.ends:                           2,
-		"ZSCORE " + f.ends + " " + wire.Owner(ours): before[1],
-		"ZSCORE " + f.ends + " " + java:             before[2],
-	})
 }
 
 // TestRedissonFairBehindJava: a waiter in Go keeps its place when the one in Java before it gets the lock at the end of

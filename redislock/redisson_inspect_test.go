@@ -130,29 +130,6 @@ func TestRedissonInspects(t *testing.T) {
 	r.renews(g, 0, driver.ErrBroken)
 }
 
-// TestRedissonListsLocksOnly among other data.
-func TestRedissonListsLocksOnly(t *testing.T) {
-	r := newRedissonTest(t)
-	r.all("HSET a/lock "+java+" 1", "PEXPIRE a/lock 30000", "HSET a/rw mode write "+java+":write 1", "PEXPIRE a/rw 30000",
-		"HSET a/user name 7", "HSET a/two "+java+" 1 "+java2+" 1", "HSET a/text "+java+" x", "SET a/text2 abc", "SET a/number 5",
-		"RPUSH a/list x", "SADD a/set x", "ZADD a/zset 1 x", "ZADD {a/number2}:timeout 1 x", "HSET b/lock "+java+" 1")
-	if _, err := r.Try(r.Context(), driver.Request{Name: "a/semaphore", Owner: ours, TTL: time.Minute, Mode: driver.Slot, Slots: 2, Permits: 1}); err != nil {
-		t.Fatal(err)
-	}
-	r.do("HSET", "a\n", java, "1") // no name of a lock
-	var got []string
-	for info, err := range r.List(t.Context(), "a/") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, info.Name)
-	}
-	slices.Sort(got)
-	if want := []string{"a/lock", "a/rw", "a/semaphore"}; !slices.Equal(got, want) {
-		t.Errorf("List shows %q, not %q", got, want)
-	}
-}
-
 // TestRedissonBreakGoesByTheToken: of an RFencedLock the hold that the operator saw is broken, and no later one of the
 // same thread in Java. A token that is none is not shown.
 func TestRedissonBreakGoesByTheToken(t *testing.T) {

@@ -26,34 +26,6 @@ func (in injectors) FaultBetween(from, until driver.Instant) bool {
 	return slices.ContainsFunc(in, func(i *faults.Injector) bool { return i.FaultBetween(from, until) })
 }
 
-// redlockHistories runs random histories, of so many operations together, over servers that are spoilt
-// meanwhile, the more rarely the longer the TTL is.
-func redlockHistories(t *testing.T, operations int, nodes []faults.Server, addresses []string, ttl time.Duration, parameters string) {
-	t.Helper()
-	var all injectors
-	var hosts []string
-	for i, node := range nodes {
-		proxy := chaos.StartProxy(t, addresses[i])
-		hosts = append(hosts, proxy.Addr)
-		all = append(all, faults.StartInjector(t, node, proxy, max(time.Second, 5*ttl/2)))
-	}
-	u := parse(t, "redlock://"+strings.Join(hosts, ",")+parameters)
-	drivertest.RunHistories(t, drivertest.Harness{
-		Open:         func(t testing.TB) driver.Driver { return faults.OpenDriver(t, u) },
-		Operations:   operations,
-		FaultBetween: all.FaultBetween,
-		Plain:        true,
-		TTL:          ttl,
-		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch"),
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
-		},
-	})
-	for _, in := range all {
-		in.End(t)
-	}
-}
-
 // ttlFor returns a TTL for a node: it has a tenth of it to answer, and may sync each vote to a disk that others use too.
 func ttlFor(r *testserver.Redis) time.Duration {
 	slowest := time.Duration(0)
@@ -85,5 +57,26 @@ func TestRedlockHistories(t *testing.T) {
 	back := time.AfterFunc(3*time.Second, func() { clock.Set(-time.Minute) })
 	defer back.Stop()
 	ttl := ttlFor(nodes[0].(*testserver.Redis))
-	redlockHistories(t, testserver.Long(600, 12_000), nodes, addresses, ttl, "?hf.durable=yes")
+	var all injectors
+	var hosts []string
+	for i, node := range nodes {
+		proxy := chaos.StartProxy(t, addresses[i])
+		hosts = append(hosts, proxy.Addr)
+		all = append(all, faults.StartInjector(t, node, proxy, max(time.Second, 5*ttl/2))) // more rarely the longer the TTL is
+	}
+	u := parse(t, "redlock://"+strings.Join(hosts, ",")+"?hf.durable=yes")
+	drivertest.RunHistories(t, drivertest.Harness{
+		Open:         func(t testing.TB) driver.Driver { return faults.OpenDriver(t, u) },
+		Operations:   testserver.Long(600, 12_000),
+		FaultBetween: all.FaultBetween,
+		Plain:        true,
+		TTL:          ttl,
+		Leaks: []goleak.Option{
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/test/testserver.(*process).watch"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
+		},
+	})
+	for _, in := range all {
+		in.End(t)
+	}
 }

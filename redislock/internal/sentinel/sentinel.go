@@ -76,8 +76,11 @@ func New(o Options) *Locator {
 // allowed to PING.
 func greeted(replies []wire.Reply) error {
 	last := replies[len(replies)-1].Err
-	if refused, ok := last.(*wire.ServerError); ok && refused.Code() == "NOPERM" {
+	if refused, ok := last.(*wire.ServerError); last == nil || ok && refused.Code() == "NOPERM" {
 		return nil
+	}
+	if err := replies[0].Err; err != nil { // of AUTH, which says more
+		return err
 	}
 	return last
 }

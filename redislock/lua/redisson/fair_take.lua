@@ -52,8 +52,8 @@ if ARGV[6] == '0' then return {HELD, opens, call('LLEN', queue)} end
 local ahead = head == owner and 0 or placed and call('LPOS', queue, owner) or call('RPUSH', queue, owner) - 1
 local score = now + life
 if ahead > 0 then
-  -- Suppose waiters in Java are ahead. When all of them have had the lock, the place must last as long as another,
-  -- and no longer: if its owner has died by then, nobody in Java would shorten it.
+  -- When all waiters in Java that are ahead have had the lock, the place must last as long as another, and no longer: if
+  -- its owner has died by then, nobody in Java would shorten it.
   local before_it = call('LINDEX', queue, ahead - 1)
   if not ours(before_it) or tonumber(call('ZSCORE', ends, before_it) or 0) > now + 2 * life then
     score = score + shortening(ahead)
