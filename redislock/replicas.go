@@ -72,7 +72,8 @@ func (e *UnacknowledgedError) Error() string {
 // returned. The release frees no other hold (P4). An undone acquire has no minimum hold.
 //
 // A release without an answer may arrive late. If the owner asked again, and were acknowledged, the release would end
-// a hold that is trusted (P1). So the error is ErrNotHeld: package holdfast withdraws the owner, and asks under another.
+// a hold that is trusted (P1). So the error is uncertain, and ErrNotHeld too: package holdfast withdraws the owner (P6),
+// and asks under another.
 func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
 	if short == nil {
 		return g, nil
@@ -80,7 +81,7 @@ func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, s
 	refused := driver.Grant{Request: g.Request}
 	g.MinHold = 0
 	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil && !driver.Gone(err) {
-		return refused, fmt.Errorf("%w: %w; it was released without an answer: %w", driver.ErrNotHeld, short, err)
+		return refused, driver.Uncertain(fmt.Errorf("%w: %w; it was released without an answer: %w", driver.ErrNotHeld, short, err))
 	}
 	return refused, short
 }
