@@ -5,8 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -108,9 +106,9 @@ func (s *Session) want(ctx context.Context, path string) error {
 	s.mu.Unlock()
 	slices.Sort(kinds)
 	return s.client.file(ctx, "watch", path, true, func(ctx context.Context, m *Member) error {
-		_, err := m.Files.Watch(ctx, connect.NewRequest(&cellv1.FilesWatchRequest{
+		_, err := m.Files.Watch(ctx, &cellv1.FilesWatchRequest{
 			Session: s.text, Path: path, Kinds: slices.Compact(kinds),
-		}))
+		})
 		return err
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"iter"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -77,9 +75,9 @@ func (c *Client) file(ctx context.Context, what, path string, repeat bool, call 
 // Get reads a node and its contents.
 func (c *Client) Get(ctx context.Context, path string) (n Node, contents []byte, err error) {
 	err = c.file(ctx, "get", path, true, func(ctx context.Context, m *Member) error {
-		r, err := m.Files.Get(ctx, connect.NewRequest(&cellv1.GetRequest{Path: path}))
+		r, err := m.Files.Get(ctx, &cellv1.GetRequest{Path: path})
 		if err == nil {
-			n, contents = nodeOf(r.Msg.Node), r.Msg.Contents
+			n, contents = nodeOf(r.Node), r.Contents
 		}
 		return err
 	})
@@ -89,9 +87,9 @@ func (c *Client) Get(ctx context.Context, path string) (n Node, contents []byte,
 // Stat reads a node without its contents.
 func (c *Client) Stat(ctx context.Context, path string) (n Node, err error) {
 	err = c.file(ctx, "stat", path, true, func(ctx context.Context, m *Member) error {
-		r, err := m.Files.Stat(ctx, connect.NewRequest(&cellv1.StatRequest{Path: path}))
+		r, err := m.Files.Stat(ctx, &cellv1.StatRequest{Path: path})
 		if err == nil {
-			n = nodeOf(r.Msg.Node)
+			n = nodeOf(r.Node)
 		}
 		return err
 	})
@@ -121,9 +119,9 @@ func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Sessi
 		req.Session = s.text
 	}
 	err = c.file(ctx, "put", path, want.onceOnly(), func(ctx context.Context, m *Member) error {
-		r, err := m.Files.Put(ctx, connect.NewRequest(req))
+		r, err := m.Files.Put(ctx, req)
 		if err == nil {
-			n = nodeOf(r.Msg.Node)
+			n = nodeOf(r.Node)
 		}
 		return err
 	})
@@ -135,9 +133,9 @@ func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Sessi
 // is not Certain.
 func (c *Client) Delete(ctx context.Context, path string, want If) error {
 	return c.file(ctx, "delete", path, want.onceOnly() || want.Instance != 0, func(ctx context.Context, m *Member) error {
-		_, err := m.Files.Delete(ctx, connect.NewRequest(&cellv1.DeleteRequest{
+		_, err := m.Files.Delete(ctx, &cellv1.DeleteRequest{
 			Path: path, IfGeneration: want.Generation, Instance: want.Instance,
-		}))
+		})
 		return err
 	})
 }
@@ -149,9 +147,9 @@ func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error
 		for after := ""; ; {
 			var page *cellv1.ReadDirResponse
 			err := c.file(ctx, "list", path, true, func(ctx context.Context, m *Member) error {
-				r, err := m.Files.ReadDir(ctx, connect.NewRequest(&cellv1.ReadDirRequest{Path: path, After: after}))
+				r, err := m.Files.ReadDir(ctx, &cellv1.ReadDirRequest{Path: path, After: after})
 				if err == nil {
-					page = r.Msg
+					page = r
 				}
 				return err
 			})
@@ -176,12 +174,12 @@ func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error
 // stay as they are.
 func (c *Client) SetACL(ctx context.Context, path string, a ACL, want If) (n Node, err error) {
 	err = c.file(ctx, "set the rights of", path, want.onceOnly(), func(ctx context.Context, m *Member) error {
-		r, err := m.Files.SetACL(ctx, connect.NewRequest(&cellv1.SetACLRequest{
+		r, err := m.Files.SetACL(ctx, &cellv1.SetACLRequest{
 			Path: path, IfGeneration: want.Generation, Instance: want.Instance,
 			Acl: &cellv1.ACL{Read: a.Read, Write: a.Write, Change: a.Change},
-		}))
+		})
 		if err == nil {
-			n = nodeOf(r.Msg.Node)
+			n = nodeOf(r.Node)
 		}
 		return err
 	})

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -96,12 +95,12 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	// An open that is not answered leaves a session that nobody uses, until its TTL is over.
 	err := c.Do(ctx, true, func(ctx context.Context, m *Member) error {
 		sent := c.clock.Now()
-		r, err := m.Sessions.Open(ctx, connect.NewRequest(&cellv1.OpenRequest{
+		r, err := m.Sessions.Open(ctx, &cellv1.OpenRequest{
 			Ttl: duration(o.TTL), LockDelay: duration(o.LockDelay), Note: o.Note,
-		}))
+		})
 		if err == nil {
-			s.text, s.id, s.ttl = r.Msg.Session, r.Msg.Id, r.Msg.Ttl.AsDuration()
-			s.since, s.cursor = sent.Add(r.Msg.ExtendedAfter.AsDuration()), r.Msg.Cursor
+			s.text, s.id, s.ttl = r.Session, r.Id, r.Ttl.AsDuration()
+			s.since, s.cursor = sent.Add(r.ExtendedAfter.AsDuration()), r.Cursor
 		}
 		return err
 	})
@@ -191,7 +190,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.die(ErrSessionOver)
 	<-s.done
 	err := s.client.Do(ctx, true, func(ctx context.Context, m *Member) error {
-		_, err := m.Sessions.Close(ctx, connect.NewRequest(&cellv1.CloseRequest{Session: s.text}))
+		_, err := m.Sessions.Close(ctx, &cellv1.CloseRequest{Session: s.text})
 		return err
 	})
 	if ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
@@ -280,7 +279,7 @@ func (s *Session) call(ctx context.Context, m *cellv1.KeepAliveRequest) error {
 	s.taking.Unlock()
 	at := s.client.current.Load()
 	sent := s.client.clock.Now()
-	r, err := s.client.members[at].Sessions.KeepAlive(ctx, connect.NewRequest(m))
+	r, err := s.client.members[at].Sessions.KeepAlive(ctx, m)
 	switch reason := ReasonOf(err); {
 	case reason == cellv1.Reason_REASON_SESSION_OVER, reason == cellv1.Reason_REASON_NOT_YOURS:
 		s.end(fmt.Errorf("%w: %w", ErrSessionOver, err))
@@ -290,11 +289,11 @@ func (s *Session) call(ctx context.Context, m *cellv1.KeepAliveRequest) error {
 			s.client.leave(at)
 		}
 		return err
-	case r.Msg.Nonce != nonce:
+	case r.Nonce != nonce:
 		return errors.New("an answer to another call has come")
 	}
-	s.take(sent, r.Msg)
-	if r.Msg.MemberStopping {
+	s.take(sent, r)
+	if r.MemberStopping {
 		s.client.leave(at)
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -25,9 +23,9 @@ func (c *Client) Statuses(ctx context.Context) []MemberStatus {
 		all.Go(func() {
 			s := &said[i]
 			s.Address = m.Address
-			r, err := m.Cell.Status(ctx, connect.NewRequest(&cellv1.StatusRequest{}))
+			r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
 			if s.Err = err; err == nil {
-				s.Status = r.Msg
+				s.Status = r
 			}
 		})
 	}

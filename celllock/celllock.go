@@ -31,8 +31,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -108,9 +106,9 @@ func (c *client) contact(ctx context.Context) error {
 	defer cancel()
 	var status *cellv1.StatusResponse
 	err := c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-		r, err := m.Cell.Status(ctx, connect.NewRequest(&cellv1.StatusRequest{}))
+		r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
 		if err == nil {
-			status = r.Msg
+			status = r
 		}
 		return err
 	})

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell"
@@ -22,7 +21,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	defer cancel()
 	// Not repeated: the second call would not find what the first has broken.
 	return c.translate(name, c.cell.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
-		_, err := m.Locks.Break(ctx, connect.NewRequest(&cellv1.BreakRequest{Name: c.in(name), Token: int64(token)}))
+		_, err := m.Locks.Break(ctx, &cellv1.BreakRequest{Name: c.in(name), Token: int64(token)})
 		return err
 	}))
 }
@@ -36,9 +35,9 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	defer cancel()
 	var lock *cellv1.Lock
 	err := c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-		r, err := m.Locks.Inspect(ctx, connect.NewRequest(&cellv1.InspectRequest{Name: c.in(name)}))
+		r, err := m.Locks.Inspect(ctx, &cellv1.InspectRequest{Name: c.in(name)})
 		if err == nil {
-			lock = r.Msg.Lock
+			lock = r.Lock
 		}
 		return err
 	})
@@ -107,9 +106,9 @@ func (c *client) page(ctx context.Context, prefix, after string) (page *cellv1.L
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	err = c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-		r, err := m.Locks.List(ctx, connect.NewRequest(&cellv1.LocksListRequest{Prefix: prefix, After: after}))
+		r, err := m.Locks.List(ctx, &cellv1.LocksListRequest{Prefix: prefix, After: after})
 		if err == nil {
-			page = r.Msg
+			page = r
 		}
 		return err
 	})
@@ -160,11 +159,11 @@ func (c *client) changed(ctx context.Context, name string, since int64) (rev int
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
 	err = c.cell.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
-		r, err := m.Locks.Watch(ctx, connect.NewRequest(&cellv1.WatchRequest{
+		r, err := m.Locks.Watch(ctx, &cellv1.WatchRequest{
 			Name: c.in(name), Revision: since, Wait: durationpb.New(watchFor),
-		}))
+		})
 		if err == nil {
-			rev, happened = r.Msg.Revision, r.Msg.Lock != nil
+			rev, happened = r.Revision, r.Lock != nil
 		}
 		return err
 	})

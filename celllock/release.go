@@ -3,8 +3,6 @@ package celllock
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -55,9 +53,9 @@ func (c *client) releaseSome(ctx context.Context, s *session, grants []driver.Gr
 	var outcomes []cellv1.Reason
 	repeated := false // the answer to a call that may have released them was lost
 	err := c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-		r, err := m.Locks.Release(ctx, connect.NewRequest(msg))
+		r, err := m.Locks.Release(ctx, msg)
 		if err == nil {
-			outcomes = r.Msg.Outcomes
+			outcomes = r.Outcomes
 		}
 		repeated = repeated || err != nil && !cell.Certain(err)
 		return err

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -115,7 +113,7 @@ func (c *client) change(ctx context.Context, g *driver.Grant, m *cellv1.SetNoteR
 	k := c.keyOf(g.Name, g.Owner)
 	m.Session, m.Name, m.Request = s.of.Credential(), k.name, k.request
 	err = c.cell.Do(ctx, true, func(ctx context.Context, at *cell.Member) error {
-		_, err := at.Locks.SetNote(ctx, connect.NewRequest(m))
+		_, err := at.Locks.SetNote(ctx, m)
 		return err
 	})
 	return c.translate(g.Name, err)
@@ -176,9 +174,9 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	k := c.keyOf(g.Name, g.Owner)
 	err = c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-		_, err := m.Locks.Downgrade(ctx, connect.NewRequest(&cellv1.DowngradeRequest{
+		_, err := m.Locks.Downgrade(ctx, &cellv1.DowngradeRequest{
 			Session: s.of.Credential(), Name: k.name, Request: k.request,
-		}))
+		})
 		return err
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,10 +17,8 @@ import (
 )
 
 // Acquire takes a lock, or a place in its queue.
-func (l locks) Acquire(
-	ctx context.Context, r *connect.Request[cellv1.AcquireRequest],
-) (*connect.Response[cellv1.AcquireResponse], error) {
-	a, err := l.newAcquire(ctx, r.Msg)
+func (l locks) Acquire(ctx context.Context, r *cellv1.AcquireRequest) (*cellv1.AcquireResponse, error) {
+	a, err := l.newAcquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +27,7 @@ func (l locks) Acquire(
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(resp), nil
+	return resp, nil
 }
 
 // acquire is one call of Acquire.

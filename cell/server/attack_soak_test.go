@@ -321,15 +321,15 @@ func TestLargeRequests(t *testing.T) {
 		_, err := a.acquire(t, s, name, nil)
 		for what, err := range map[string]error{
 			"acquire": err,
-			"inspect": second(a.Inspect(t.Context(), connect.NewRequest(&cellv1.InspectRequest{Name: name}))),
-			"release": second(a.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{Session: s, Locks: []*cellv1.Release{{Name: name}}}))),
-			"note":    second(a.Open(t.Context(), connect.NewRequest(&cellv1.OpenRequest{Note: name}))),
-			"path":    second(a.files.Put(t.Context(), connect.NewRequest(&cellv1.PutRequest{Path: name}))),
-			"session": second(a.Close(t.Context(), connect.NewRequest(&cellv1.CloseRequest{Session: name}))),
-			"sequencer": second(a.CheckSequencer(t.Context(), connect.NewRequest(&cellv1.CheckSequencerRequest{
+			"inspect": second(a.Inspect(t.Context(), &cellv1.InspectRequest{Name: name})),
+			"release": second(a.Release(t.Context(), &cellv1.ReleaseRequest{Session: s, Locks: []*cellv1.Release{{Name: name}}})),
+			"note":    second(a.Open(t.Context(), &cellv1.OpenRequest{Note: name})),
+			"path":    second(a.files.Put(t.Context(), &cellv1.PutRequest{Path: name})),
+			"session": second(a.Close(t.Context(), &cellv1.CloseRequest{Session: name})),
+			"sequencer": second(a.CheckSequencer(t.Context(), &cellv1.CheckSequencerRequest{
 				Sequencer: "holdfast:1:" + name,
-			}))),
-			"cursor": second(a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: s, Cursor: name}))),
+			})),
+			"cursor": second(a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: s, Cursor: name})),
 		} {
 			if connect.CodeOf(err) != want || len(err.Error()) > 1000 {
 				t.Errorf("%s of %d bytes: %.300v", what, size, err)
@@ -338,7 +338,7 @@ func TestLargeRequests(t *testing.T) {
 	}
 	// The same packed: it is small until it is unpacked.
 	packed := cellv1connect.NewLocksClient(http.DefaultClient, "http://"+m.Addr(), connect.WithSendGzip())
-	if _, err := packed.Inspect(t.Context(), connect.NewRequest(&cellv1.InspectRequest{Name: strings.Repeat("n", 64<<20)})); connect.CodeOf(err) != connect.CodeResourceExhausted {
+	if _, err := packed.Inspect(t.Context(), &cellv1.InspectRequest{Name: strings.Repeat("n", 64<<20)}); connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("64 MiB that were packed: %.300v", err)
 	}
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+m.Addr()+"/holdfast.cell.v1.Cell/Status", strings.NewReader("{}"))
@@ -376,13 +376,13 @@ func TestAnothersSession(t *testing.T) {
 		"the secret of another session": {b, own + "." + secret},
 	} {
 		for call, err := range map[string]error{
-			"keep alive": second(c.by.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: c.text, Now: true}))),
+			"keep alive": second(c.by.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: c.text, Now: true})),
 			"acquire":    second(c.by.acquire(t, c.text, "other", nil)),
-			"release":    second(c.by.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{Session: c.text, Locks: []*cellv1.Release{{Name: "job", Token: got.Token}}}))),
-			"downgrade":  second(c.by.Downgrade(t.Context(), connect.NewRequest(&cellv1.DowngradeRequest{Session: c.text, Name: "job"}))),
-			"note":       second(c.by.SetNote(t.Context(), connect.NewRequest(&cellv1.SetNoteRequest{Session: c.text, Name: "job"}))),
-			"put":        second(c.by.files.Put(t.Context(), connect.NewRequest(&cellv1.PutRequest{Path: "p", Session: c.text}))),
-			"close":      second(c.by.Close(t.Context(), connect.NewRequest(&cellv1.CloseRequest{Session: c.text}))),
+			"release":    second(c.by.Release(t.Context(), &cellv1.ReleaseRequest{Session: c.text, Locks: []*cellv1.Release{{Name: "job", Token: got.Token}}})),
+			"downgrade":  second(c.by.Downgrade(t.Context(), &cellv1.DowngradeRequest{Session: c.text, Name: "job"})),
+			"note":       second(c.by.SetNote(t.Context(), &cellv1.SetNoteRequest{Session: c.text, Name: "job"})),
+			"put":        second(c.by.files.Put(t.Context(), &cellv1.PutRequest{Path: "p", Session: c.text})),
+			"close":      second(c.by.Close(t.Context(), &cellv1.CloseRequest{Session: c.text})),
 		} {
 			if reasonOf(err) != cellv1.Reason_REASON_NOT_YOURS || connect.CodeOf(err) != connect.CodePermissionDenied {
 				t.Errorf("%s: %s: %v", what, call, err)
@@ -440,8 +440,8 @@ func TestSequencerHeader(t *testing.T) {
 			t.Errorf("%s with a sequencer that is stale: %v", path, r)
 		}
 	}
-	r, err := a.files.Get(t.Context(), connect.NewRequest(&cellv1.GetRequest{Path: "out"}))
-	if err != nil || string(r.Msg.Contents) != "1" {
+	r, err := a.files.Get(t.Context(), &cellv1.GetRequest{Path: "out"})
+	if err != nil || string(r.Contents) != "1" {
 		t.Errorf("the contents are %v, %v", r, err)
 	}
 }
@@ -459,7 +459,7 @@ func TestFenced(t *testing.T) {
 	}
 	within := context.WithValue(who, fenceKey{}, f)
 	put := func() error {
-		_, err := files{m.front}.Put(within, connect.NewRequest(&cellv1.PutRequest{Path: "out", Contents: []byte("x")}))
+		_, err := files{m.front}.Put(within, &cellv1.PutRequest{Path: "out", Contents: []byte("x")})
 		return err
 	}
 	if err := put(); err != nil {
@@ -469,9 +469,9 @@ func TestFenced(t *testing.T) {
 	again := a.take(t, s, "job", nil) // the same request, the same key: another hold
 	for what, err := range map[string]error{
 		"put":     put(),
-		"acquire": second(locks{m.front}.Acquire(within, connect.NewRequest(&cellv1.AcquireRequest{Session: s, Name: "n"}))),
-		"release": second(locks{m.front}.Release(within, connect.NewRequest(&cellv1.ReleaseRequest{Session: s, Locks: []*cellv1.Release{{Name: "job", Token: again.Token}}}))),
-		"open":    second(sessions{m.front}.Open(within, connect.NewRequest(&cellv1.OpenRequest{}))),
+		"acquire": second(locks{m.front}.Acquire(within, &cellv1.AcquireRequest{Session: s, Name: "n"})),
+		"release": second(locks{m.front}.Release(within, &cellv1.ReleaseRequest{Session: s, Locks: []*cellv1.Release{{Name: "job", Token: again.Token}}})),
+		"open":    second(sessions{m.front}.Open(within, &cellv1.OpenRequest{})),
 	} {
 		if reasonOf(err) != cellv1.Reason_REASON_STALE {
 			t.Errorf("%s with a sequencer that has become stale: %v", what, err)
@@ -518,7 +518,7 @@ func TestQuotaOfClosedNames(t *testing.T) {
 		a.release(t, s, &cellv1.Release{Name: name, Token: token})
 	}
 	refused("three are closed", s)
-	if _, err := a.Close(t.Context(), connect.NewRequest(&cellv1.CloseRequest{Session: s})); err != nil {
+	if _, err := a.Close(t.Context(), &cellv1.CloseRequest{Session: s}); err != nil {
 		t.Fatal(err)
 	}
 	s = a.open(t, 30*time.Second)
@@ -594,7 +594,7 @@ func TestQuotas(t *testing.T) {
 	a.mustWrite(t, "p0", "1")
 	a.mustWrite(t, "p1", "123456789")
 	b.mustWrite(t, "p2", strings.Repeat("x", 100))
-	if _, err := a.Close(t.Context(), connect.NewRequest(&cellv1.CloseRequest{Session: own[2]})); err != nil {
+	if _, err := a.Close(t.Context(), &cellv1.CloseRequest{Session: own[2]}); err != nil {
 		t.Fatal(err)
 	}
 	a.open(t, 30*time.Second)
@@ -613,12 +613,12 @@ func TestLanes(t *testing.T) {
 	got := a.take(t, s, "job", nil)
 	refused := 0
 	for range 50 {
-		if _, err := a.Inspect(t.Context(), connect.NewRequest(&cellv1.InspectRequest{Name: "job"})); reasonOf(err) == cellv1.Reason_REASON_QUOTA {
+		if _, err := a.Inspect(t.Context(), &cellv1.InspectRequest{Name: "job"}); reasonOf(err) == cellv1.Reason_REASON_QUOTA {
 			refused++
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Inspect(t.Context(), connect.NewRequest(&cellv1.InspectRequest{Name: "job"})); err != nil {
+		if _, err := b.Inspect(t.Context(), &cellv1.InspectRequest{Name: "job"}); err != nil {
 			t.Fatalf("another principal: %v", err)
 		}
 	}
@@ -627,7 +627,7 @@ func TestLanes(t *testing.T) {
 	}
 	// The next ordinary call would be refused: these are not.
 	for range 20 {
-		if _, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: s, Now: true})); err != nil {
+		if _, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: s, Now: true}); err != nil {
 			t.Fatalf("a renewal: %v", err)
 		}
 	}
@@ -659,8 +659,8 @@ func TestTombstonesAreBounded(t *testing.T) {
 	}
 	a := dialAs(http.DefaultClient, "http://"+m.Addr(), stranger)
 	s := a.open(t, 30*time.Second)
-	out, err := a.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{Session: s, Locks: never(maxReleases)}))
-	if err != nil || out.Msg.Outcomes[0] != cellv1.Reason_REASON_NOT_HELD {
+	out, err := a.Release(t.Context(), &cellv1.ReleaseRequest{Session: s, Locks: never(maxReleases)})
+	if err != nil || out.Outcomes[0] != cellv1.Reason_REASON_NOT_HELD {
 		t.Errorf("without a right: %v, %v", out, err)
 	}
 	if n := tombstones(); n != 0 {
@@ -670,13 +670,13 @@ func TestTombstonesAreBounded(t *testing.T) {
 	s = b.open(t, 30*time.Second)
 	got := b.take(t, s, "mine", nil)
 	mine := &cellv1.Release{Name: "mine", Token: got.Token}
-	out, err = b.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{Session: s, Locks: append(never(20), mine)}))
-	if err != nil || out.Msg.Outcomes[20] != 0 {
+	out, err = b.Release(t.Context(), &cellv1.ReleaseRequest{Session: s, Locks: append(never(20), mine)})
+	if err != nil || out.Outcomes[20] != 0 {
 		t.Errorf("with a right: %v, %v", out, err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := b.Release(soon, connect.NewRequest(&cellv1.ReleaseRequest{Session: s, Locks: never(20)})); err == nil {
+	if _, err := b.Release(soon, &cellv1.ReleaseRequest{Session: s, Locks: never(20)}); err == nil {
 		t.Error("twice as many as the principal's pace allows within a second are withdrawn at once")
 	}
 	if n := tombstones(); n != 20 {
@@ -691,16 +691,16 @@ func TestManyCallsUnderWay(t *testing.T) {
 	var parked sync.WaitGroup
 	rev := int64(0)
 	soon(t, "the cell does not answer", func() bool {
-		r, err := a.LocksClient.Watch(ctx, connect.NewRequest(&cellv1.WatchRequest{Name: "n"}))
+		r, err := a.LocksClient.Watch(ctx, &cellv1.WatchRequest{Name: "n"})
 		if err == nil {
-			rev = r.Msg.Revision
+			rev = r.Revision
 		}
 		return err == nil
 	})
 	for range 3 {
 		parked.Go(func() {
-			park := func() (*connect.Response[cellv1.WatchResponse], error) {
-				return a.LocksClient.Watch(ctx, connect.NewRequest(&cellv1.WatchRequest{Name: "n", Revision: rev, Wait: durationpb.New(time.Minute)}))
+			park := func() (*cellv1.WatchResponse, error) {
+				return a.LocksClient.Watch(ctx, &cellv1.WatchRequest{Name: "n", Revision: rev, Wait: durationpb.New(time.Minute)})
 			}
 			r, err := park()
 			for reasonOf(err) == cellv1.Reason_REASON_QUOTA { // the first call, which is answered, has not ended yet

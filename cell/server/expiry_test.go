@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -57,11 +56,11 @@ const lifetime = 10 * time.Minute
 // openAs opens a session of somebody.
 func (f *asFront) openAs(ctx context.Context) (credential, id string) {
 	f.t.Helper()
-	s, err := sessions{f.front}.Open(ctx, connect.NewRequest(&cellv1.OpenRequest{Ttl: durationpb.New(lifetime)}))
+	s, err := sessions{f.front}.Open(ctx, &cellv1.OpenRequest{Ttl: durationpb.New(lifetime)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return s.Msg.Session, s.Msg.Id
+	return s.Session, s.Id
 }
 
 // open opens a session, which has a hold and a place behind it.
@@ -69,9 +68,9 @@ func (f *asFront) open() (credential, id string) {
 	f.t.Helper()
 	credential, id = f.openAs(f.ctx)
 	for _, request := range []string{"holds", "waits"} {
-		if _, err := (locks{f.front}).Acquire(f.ctx, connect.NewRequest(&cellv1.AcquireRequest{
+		if _, err := (locks{f.front}).Acquire(f.ctx, &cellv1.AcquireRequest{
 			Session: credential, Name: "job-" + id, Request: request, Queue: true,
-		})); err != nil {
+		}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -81,7 +80,7 @@ func (f *asFront) open() (credential, id string) {
 // keep keeps a session alive: its client speaks to this member.
 func (f *asFront) keep(credential string) {
 	f.t.Helper()
-	if _, err := (sessions{f.front}).KeepAlive(f.ctx, connect.NewRequest(&cellv1.KeepAliveRequest{Session: credential, Now: true})); err != nil {
+	if _, err := (sessions{f.front}).KeepAlive(f.ctx, &cellv1.KeepAliveRequest{Session: credential, Now: true}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -182,9 +181,9 @@ func TestExpiry(t *testing.T) {
 		var h *hooked
 		home, f := newAsFront(t, m, func(s store) store { h = &hooked{store: s}; return h }), newAsFront(t, m, nil)
 		credential, id := home.open()
-		if _, err := (locks{home.front}).Release(home.ctx, connect.NewRequest(&cellv1.ReleaseRequest{
+		if _, err := (locks{home.front}).Release(home.ctx, &cellv1.ReleaseRequest{
 			Session: credential, Locks: []*cellv1.Release{{Name: "job-" + id, Request: "holds"}},
-		})); err != nil {
+		}); err != nil {
 			t.Fatal(err)
 		}
 		f.expect(id, 0, 1, "what it waited for is a claim now")
@@ -208,9 +207,9 @@ func TestExpiry(t *testing.T) {
 		credential, id := f.open()
 		h.before(func() { f.advance(closerSlack) })
 		const minimum = time.Hour
-		if _, err := (locks{f.front}).Acquire(f.ctx, connect.NewRequest(&cellv1.AcquireRequest{
+		if _, err := (locks{f.front}).Acquire(f.ctx, &cellv1.AcquireRequest{
 			Session: credential, Name: "late-" + id, MinHold: durationpb.New(minimum),
-		})); err != nil {
+		}); err != nil {
 			t.Fatal(err)
 		}
 		f.mirror.mu.Lock()

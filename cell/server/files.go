@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -25,29 +24,29 @@ type files struct{ *front }
 const maxContents = 256 << 10
 
 // Get reads a node and its contents.
-func (f files) Get(ctx context.Context, r *connect.Request[cellv1.GetRequest]) (*connect.Response[cellv1.GetResponse], error) {
-	if err := f.mayUse(ctx, r.Msg.Path, toRead); err != nil {
+func (f files) Get(ctx context.Context, r *cellv1.GetRequest) (*cellv1.GetResponse, error) {
+	if err := f.mayUse(ctx, r.Path, toRead); err != nil {
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
-		resp, err := f.store.Range(bounded, &etcdserverpb.RangeRequest{Key: []byte(contentsAt + r.Msg.Path)})
+		resp, err := f.store.Range(bounded, &etcdserverpb.RangeRequest{Key: []byte(contentsAt + r.Path)})
 		if err == nil {
 			err = f.mirror.reach(bounded, resp.Header.Revision)
 		}
 		if err != nil {
 			return nil, ofStore(ctx, err)
 		}
-		if err := f.allowed(ctx, r.Msg.Path, toRead); err != nil {
+		if err := f.allowed(ctx, r.Path, toRead); err != nil {
 			return nil, err
 		}
-		shown, err := f.node(r.Msg.Path, r.Msg.Instance)
+		shown, err := f.node(r.Path, r.Instance)
 		switch {
 		case err != nil:
 			return nil, err
 		case len(resp.Kvs) == 0: // it was made just now
-			return nil, errNoNode(r.Msg.Path)
+			return nil, errNoNode(r.Path)
 		}
 		// The mirror may have come further. The numbers of the contents are of what was read.
 		contents := resp.Kvs[0]
@@ -55,7 +54,7 @@ func (f files) Get(ctx context.Context, r *connect.Request[cellv1.GetRequest]) (
 			continue // another node is there by now: its rights and its number are no longer those of what was read
 		}
 		numberContents(shown, contents.ModRevision, contents.Value)
-		return connect.NewResponse(&cellv1.GetResponse{Node: shown, Contents: contents.Value}), nil
+		return &cellv1.GetResponse{Node: shown, Contents: contents.Value}, nil
 	}
 }
 
@@ -68,18 +67,18 @@ func numberContents(shown *cellv1.Node, generation int64, contents []byte) {
 }
 
 // Stat reads a node without its contents.
-func (f files) Stat(ctx context.Context, r *connect.Request[cellv1.StatRequest]) (*connect.Response[cellv1.StatResponse], error) {
-	if err := f.mayUse(ctx, r.Msg.Path, toRead); err != nil {
+func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatResponse, error) {
+	if err := f.mayUse(ctx, r.Path, toRead); err != nil {
 		return nil, err
 	}
-	if err := f.syncFor(ctx, r.Msg.Path, toRead); err != nil {
+	if err := f.syncFor(ctx, r.Path, toRead); err != nil {
 		return nil, err
 	}
-	shown, err := f.node(r.Msg.Path, r.Msg.Instance)
+	shown, err := f.node(r.Path, r.Instance)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.StatResponse{Node: shown}), nil
+	return &cellv1.StatResponse{Node: shown}, nil
 }
 
 // mayUse reports whether a path is one, and the caller may do something with it, as far as this member knows. Nobody is
@@ -119,8 +118,7 @@ func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
 }
 
 // Put writes the contents of a node.
-func (f files) Put(ctx context.Context, r *connect.Request[cellv1.PutRequest]) (*connect.Response[cellv1.PutResponse], error) {
-	m := r.Msg
+func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutResponse, error) {
 	if len(m.Contents) > maxContents {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "contents: %d bytes are too many: at most %d", len(m.Contents), maxContents)
 	}
@@ -159,7 +157,7 @@ func (f files) Put(ctx context.Context, r *connect.Request[cellv1.PutRequest]) (
 				shown.Instance, shown.AclGeneration = resp.Header.Revision, resp.Header.Revision
 			}
 			numberContents(shown, resp.Header.Revision, m.Contents)
-			return connect.NewResponse(&cellv1.PutResponse{Node: shown}), nil
+			return &cellv1.PutResponse{Node: shown}, nil
 		}
 	}
 }
@@ -211,8 +209,7 @@ func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
 }
 
 // Delete removes a node.
-func (f files) Delete(ctx context.Context, r *connect.Request[cellv1.DeleteRequest]) (*connect.Response[cellv1.DeleteResponse], error) {
-	m := r.Msg
+func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
 	if err := f.mayUse(ctx, m.Path, toWrite); err != nil {
 		return nil, err
 	}
@@ -229,7 +226,7 @@ func (f files) Delete(ctx context.Context, r *connect.Request[cellv1.DeleteReque
 			return nil, ofStore(ctx, err)
 		}
 		if resp.Succeeded {
-			return connect.NewResponse(&cellv1.DeleteResponse{}), nil
+			return &cellv1.DeleteResponse{}, nil
 		}
 	}
 }
@@ -261,8 +258,7 @@ func (f *front) removal(ctx context.Context, m *cellv1.DeleteRequest) (*etcdserv
 }
 
 // ReadDir lists the children of a path.
-func (f files) ReadDir(ctx context.Context, r *connect.Request[cellv1.ReadDirRequest]) (*connect.Response[cellv1.ReadDirResponse], error) {
-	m := r.Msg
+func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
 	if m.Limit < 0 || m.Limit > mostListed {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
 	}
@@ -297,7 +293,7 @@ func (f files) ReadDir(ctx context.Context, r *connect.Request[cellv1.ReadDirReq
 		}
 		resp.Nodes = append(resp.Nodes, child)
 	}
-	return connect.NewResponse(resp), nil
+	return resp, nil
 }
 
 // childrenLocked returns the paths right below one, in their order. What is further below is passed over.
@@ -327,8 +323,7 @@ func (m *mirror) childrenLocked(path string) []string {
 }
 
 // SetACL changes who may do what with a node.
-func (f files) SetACL(ctx context.Context, r *connect.Request[cellv1.SetACLRequest]) (*connect.Response[cellv1.SetACLResponse], error) {
-	m := r.Msg
+func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
 	for _, list := range []string{next.Read, next.Write, next.Change} {
 		if list == "" {
@@ -370,7 +365,7 @@ func (f files) SetACL(ctx context.Context, r *connect.Request[cellv1.SetACLReque
 		if resp.Succeeded {
 			f.note(ctx, "rights were changed", "path", m.Path, "read", next.Read, "write", next.Write, "change", next.Change)
 			shown.AclGeneration, shown.Acl = resp.Header.Revision, &cellv1.ACL{Read: next.Read, Write: next.Write, Change: next.Change}
-			return connect.NewResponse(&cellv1.SetACLResponse{Node: shown}), nil
+			return &cellv1.SetACLResponse{Node: shown}, nil
 		}
 	}
 }
@@ -387,8 +382,7 @@ func (f *front) maker(path string) string {
 
 // Watch subscribes a session to what happens to a node. The subscription is a key on the session's lease,
 // so any member tells of it, and it goes with the session.
-func (f files) Watch(ctx context.Context, r *connect.Request[cellv1.FilesWatchRequest]) (*connect.Response[cellv1.FilesWatchResponse], error) {
-	m := r.Msg
+func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.FilesWatchResponse, error) {
 	var want kinds
 	for _, k := range m.Kinds {
 		if k <= 0 || k >= cellv1.NodeEventKind_NODE_EVENT_KIND_REREAD {
@@ -426,5 +420,5 @@ func (f files) Watch(ctx context.Context, r *connect.Request[cellv1.FilesWatchRe
 	if err != nil {
 		shown = nil
 	}
-	return connect.NewResponse(&cellv1.FilesWatchResponse{Node: shown}), nil
+	return &cellv1.FilesWatchResponse{Node: shown}, nil
 }

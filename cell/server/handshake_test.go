@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
@@ -89,7 +87,7 @@ func TestFirstCallsTogether(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if _, err := c.Status(t.Context(), connect.NewRequest(&cellv1.StatusRequest{})); err != nil {
+				if _, err := c.Status(t.Context(), &cellv1.StatusRequest{}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -5,33 +5,30 @@ import (
 	"errors"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 )
 
 // KeepAlive keeps a session alive and brings its events.
-func (f sessions) KeepAlive(
-	ctx context.Context, r *connect.Request[cellv1.KeepAliveRequest],
-) (*connect.Response[cellv1.KeepAliveResponse], error) {
+func (f sessions) KeepAlive(ctx context.Context, r *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error) {
 	arrived := f.clock.Now()
-	if len(r.Msg.Nonce) > 64 || len(r.Msg.Cursor) > 64 || len(r.Msg.Claims) > maxReleases {
+	if len(r.Nonce) > 64 || len(r.Cursor) > 64 || len(r.Claims) > maxReleases {
 		return nil, refuse(cellv1.Reason_REASON_INVALID,
 			"nonce and cursor have at most 64 bytes, and there are at most %d claims", maxReleases)
 	}
-	s, err := f.session(ctx, r.Msg.Session)
+	s, err := f.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.withdrawForbidden(ctx, s); err != nil {
 		return nil, err
 	}
-	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Msg.Now, claims: r.Msg.Claims}
-	k.resp.Nonce = r.Msg.Nonce
-	if err := k.run(ctx, r.Msg.Cursor); err != nil {
+	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Now, claims: r.Claims}
+	k.resp.Nonce = r.Nonce
+	if err := k.run(ctx, r.Cursor); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&k.resp), nil
+	return &k.resp, nil
 }
 
 // keepAlive is one parked call.

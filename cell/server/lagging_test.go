@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -53,15 +52,15 @@ func TestLaggingRights(t *testing.T) {
 	root.mustWrite(t, "acl/none", "")
 	elsewhere := newAsFront(t, m, nil) // this member waits for its read, and for what happens before it
 	may := func(list string) {
-		_, err := files{elsewhere.front}.SetACL(elsewhere.ctx, connect.NewRequest(&cellv1.SetACLRequest{
+		_, err := files{elsewhere.front}.SetACL(elsewhere.ctx, &cellv1.SetACLRequest{
 			Path: "a", Acl: &cellv1.ACL{Read: list, Write: list, Change: list},
-		}))
+		})
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	write := func(text string) {
-		_, err := files{elsewhere.front}.Put(elsewhere.ctx, connect.NewRequest(&cellv1.PutRequest{Path: "a", Contents: []byte(text)}))
+		_, err := files{elsewhere.front}.Put(elsewhere.ctx, &cellv1.PutRequest{Path: "a", Contents: []byte(text)})
 		if err != nil {
 			t.Error(err)
 		}
@@ -71,42 +70,42 @@ func TestLaggingRights(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"get": func() error { _, _, err := a.read(t, "a"); return err },
 		"stat": func() error {
-			_, err := a.files.Stat(t.Context(), connect.NewRequest(&cellv1.StatRequest{Path: "a"}))
+			_, err := a.files.Stat(t.Context(), &cellv1.StatRequest{Path: "a"})
 			return err
 		},
 		"put": func() error { _, err := a.write(t, "a", "theirs", nil); return err },
 		"list": func() error {
-			_, err := a.files.ReadDir(t.Context(), connect.NewRequest(&cellv1.ReadDirRequest{Path: "a"}))
+			_, err := a.files.ReadDir(t.Context(), &cellv1.ReadDirRequest{Path: "a"})
 			return err
 		},
 		"rights": func() error {
-			_, err := a.files.SetACL(t.Context(), connect.NewRequest(&cellv1.SetACLRequest{Path: "a", Acl: &cellv1.ACL{}}))
+			_, err := a.files.SetACL(t.Context(), &cellv1.SetACLRequest{Path: "a", Acl: &cellv1.ACL{}})
 			return err
 		},
 		"watch": func() error {
-			_, err := a.files.Watch(t.Context(), connect.NewRequest(&cellv1.FilesWatchRequest{
+			_, err := a.files.Watch(t.Context(), &cellv1.FilesWatchRequest{
 				Session: session, Path: "a", Kinds: []cellv1.NodeEventKind{cellv1.NodeEventKind_NODE_EVENT_KIND_ADDED},
-			}))
+			})
 			return err
 		},
 		"delete": func() error {
-			_, err := a.files.Delete(t.Context(), connect.NewRequest(&cellv1.DeleteRequest{Path: "a"}))
+			_, err := a.files.Delete(t.Context(), &cellv1.DeleteRequest{Path: "a"})
 			return err
 		},
 		"inspect": func() error {
-			_, err := a.Inspect(t.Context(), connect.NewRequest(&cellv1.InspectRequest{Name: "a"}))
+			_, err := a.Inspect(t.Context(), &cellv1.InspectRequest{Name: "a"})
 			return err
 		},
 		"watch a lock": func() error {
-			_, err := a.LocksClient.Watch(t.Context(), connect.NewRequest(&cellv1.WatchRequest{Name: "a"}))
+			_, err := a.LocksClient.Watch(t.Context(), &cellv1.WatchRequest{Name: "a"})
 			return err
 		},
 		"check a sequencer": func() error {
-			_, err := a.CheckSequencer(t.Context(), connect.NewRequest(&cellv1.CheckSequencerRequest{Sequencer: hold.Sequencer}))
+			_, err := a.CheckSequencer(t.Context(), &cellv1.CheckSequencerRequest{Sequencer: hold.Sequencer})
 			return err
 		},
 		"break": func() error {
-			_, err := a.Break(t.Context(), connect.NewRequest(&cellv1.BreakRequest{Name: "a", Token: hold.Token + 1}))
+			_, err := a.Break(t.Context(), &cellv1.BreakRequest{Name: "a", Token: hold.Token + 1})
 			if reasonOf(err) == cellv1.Reason_REASON_NOT_HELD {
 				return nil
 			}
@@ -139,23 +138,23 @@ func TestRightsChangeInBetween(t *testing.T) {
 	f, second, before := fronts(t)
 	user := context.WithValue(f.ctx, callerKey{}, &principal{name: "user", grants: []grant{{"a", toAdminister}}})
 	write := func(ctx context.Context, path, contents string) (*cellv1.Node, error) {
-		r, err := files{f.front}.Put(ctx, connect.NewRequest(&cellv1.PutRequest{Path: path, Contents: []byte(contents)}))
+		r, err := files{f.front}.Put(ctx, &cellv1.PutRequest{Path: path, Contents: []byte(contents)})
 		if err != nil {
 			return nil, err
 		}
-		return r.Msg.Node, nil
+		return r.Node, nil
 	}
 	may := func(path, list string) {
 		t.Helper()
-		if _, err := (files{second.front}).SetACL(f.ctx, connect.NewRequest(&cellv1.SetACLRequest{
+		if _, err := (files{second.front}).SetACL(f.ctx, &cellv1.SetACLRequest{
 			Path: path, Acl: &cellv1.ACL{Read: list, Write: list, Change: list},
-		})); err != nil {
+		}); err != nil {
 			t.Error(err)
 		}
 	}
 	list := func(contents string) {
 		t.Helper()
-		if _, err := (files{second.front}).Put(f.ctx, connect.NewRequest(&cellv1.PutRequest{Path: "acl/some", Contents: []byte(contents)})); err != nil {
+		if _, err := (files{second.front}).Put(f.ctx, &cellv1.PutRequest{Path: "acl/some", Contents: []byte(contents)}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -163,11 +162,11 @@ func TestRightsChangeInBetween(t *testing.T) {
 		"put":  func() error { _, err := write(user, "a/x", "theirs"); return err },
 		"make": func() error { _, err := write(user, "a/x/y/z", "theirs"); return err },
 		"delete": func() error {
-			_, err := files{f.front}.Delete(user, connect.NewRequest(&cellv1.DeleteRequest{Path: "a/x"}))
+			_, err := files{f.front}.Delete(user, &cellv1.DeleteRequest{Path: "a/x"})
 			return err
 		},
 		"rights": func() error {
-			_, err := files{f.front}.SetACL(user, connect.NewRequest(&cellv1.SetACLRequest{Path: "a/x", Acl: &cellv1.ACL{}}))
+			_, err := files{f.front}.SetACL(user, &cellv1.SetACLRequest{Path: "a/x", Acl: &cellv1.ACL{}})
 			return err
 		},
 	} {
@@ -178,7 +177,7 @@ func TestRightsChangeInBetween(t *testing.T) {
 			t.Run(what+", "+how, func(t *testing.T) {
 				list("user")
 				for _, path := range []string{"a/x/y/z", "a/x"} { // each begins anew
-					files{f.front}.Delete(f.ctx, connect.NewRequest(&cellv1.DeleteRequest{Path: path}))
+					files{f.front}.Delete(f.ctx, &cellv1.DeleteRequest{Path: path})
 				}
 				if _, err := write(f.ctx, "a/x", ""); err != nil {
 					t.Fatal(err)
@@ -214,13 +213,13 @@ func TestRightsToLocksChange(t *testing.T) {
 	f.ctx = context.WithValue(administers, callerKey{}, &principal{name: "user", grants: []grant{{"a", toWrite}}})
 	session, id := second.openAs(f.ctx)
 	holder, _ := second.open()
-	if _, err := (files{second.front}).Put(administers, connect.NewRequest(&cellv1.PutRequest{Path: "a"})); err != nil {
+	if _, err := (files{second.front}).Put(administers, &cellv1.PutRequest{Path: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	set := func(list string) {
-		if _, err := (files{second.front}).SetACL(administers, connect.NewRequest(&cellv1.SetACLRequest{
+		if _, err := (files{second.front}).SetACL(administers, &cellv1.SetACLRequest{
 			Path: "a", Acl: &cellv1.ACL{Write: list},
-		})); err != nil {
+		}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -86,11 +86,11 @@ func (says) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.Stre
 
 func (a api) open(t *testing.T, ttl time.Duration) string {
 	t.Helper()
-	r, err := a.Open(t.Context(), connect.NewRequest(&cellv1.OpenRequest{Ttl: durationpb.New(ttl)}))
+	r, err := a.Open(t.Context(), &cellv1.OpenRequest{Ttl: durationpb.New(ttl)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Msg.Session
+	return r.Session
 }
 
 func (a api) acquire(t *testing.T, session, name string, edit func(*cellv1.AcquireRequest)) (*cellv1.AcquireResponse, error) {
@@ -99,11 +99,11 @@ func (a api) acquire(t *testing.T, session, name string, edit func(*cellv1.Acqui
 	if edit != nil {
 		edit(m)
 	}
-	r, err := a.Acquire(t.Context(), connect.NewRequest(m))
+	r, err := a.Acquire(t.Context(), m)
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg, nil
+	return r, nil
 }
 
 // reasonOf returns the reason of a call's error.

@@ -24,7 +24,7 @@ import (
 type cell struct{ *Member }
 
 // Status says what the cell is and how it is.
-func (c cell) Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*connect.Response[cellv1.StatusResponse], error) {
+func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
 	s := c.etcd.Server
 	r := &cellv1.StatusResponse{
 		Cell: c.id, Member: c.config.Name, Version: version(),
@@ -49,7 +49,7 @@ func (c cell) Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*
 	defer c.front.mirror.mu.Unlock()
 	m := c.front.mirror
 	r.Revision, r.Sessions, r.Names, r.Nodes = m.rev, int32(len(m.sessions)), int32(m.names.Len()), int32(m.nodes.Len())
-	return connect.NewResponse(r), nil
+	return r, nil
 }
 
 // logSync is how long a sync of etcd's log takes on average. To find it, all metrics of the process have to be gathered.
@@ -98,9 +98,9 @@ func version() string {
 
 // Add makes room for another member. It learns first, and counts once it has caught up: else a member
 // that is never started would stop a cell of one for good.
-func (c cell) Add(ctx context.Context, r *connect.Request[cellv1.AddRequest]) (*connect.Response[cellv1.AddResponse], error) {
-	if !isPeerURL(r.Msg.PeerUrl) {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "peer_url: %.80q: https://host:port is right", r.Msg.PeerUrl)
+func (c cell) Add(ctx context.Context, r *cellv1.AddRequest) (*cellv1.AddResponse, error) {
+	if !isPeerURL(r.PeerUrl) {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "peer_url: %.80q: https://host:port is right", r.PeerUrl)
 	}
 	if err := c.front.mayAdminister(ctx); err != nil {
 		return nil, err
@@ -112,29 +112,29 @@ func (c cell) Add(ctx context.Context, r *connect.Request[cellv1.AddRequest]) (*
 		}
 	}
 	err := c.change(ctx, func(ctx context.Context) error {
-		_, err := c.client.MemberAddAsLearner(ctx, []string{r.Msg.PeerUrl})
+		_, err := c.client.MemberAddAsLearner(ctx, []string{r.PeerUrl})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.front.note(ctx, "a member was added", "peer", r.Msg.PeerUrl)
-	return connect.NewResponse(&cellv1.AddResponse{Members: c.members(ctx)}), nil
+	c.front.note(ctx, "a member was added", "peer", r.PeerUrl)
+	return &cellv1.AddResponse{Members: c.members(ctx)}, nil
 }
 
 // Remove takes a member out of the cell.
-func (c cell) Remove(ctx context.Context, r *connect.Request[cellv1.RemoveRequest]) (*connect.Response[cellv1.RemoveResponse], error) {
+func (c cell) Remove(ctx context.Context, r *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error) {
 	if err := c.front.mayAdminister(ctx); err != nil {
 		return nil, err
 	}
 	id := uint64(0)
 	for _, m := range c.etcd.Server.Cluster().Members() {
-		if m.Name != "" && m.Name == r.Msg.Member || m.ID.String() == r.Msg.Member {
+		if m.Name != "" && m.Name == r.Member || m.ID.String() == r.Member {
 			id = uint64(m.ID)
 		}
 	}
 	if id == 0 {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "member: %.80q is none: see the list of members", r.Msg.Member)
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "member: %.80q is none: see the list of members", r.Member)
 	}
 	err := c.change(ctx, func(ctx context.Context) error {
 		_, err := c.client.MemberRemove(ctx, id)
@@ -143,8 +143,8 @@ func (c cell) Remove(ctx context.Context, r *connect.Request[cellv1.RemoveReques
 	if err != nil {
 		return nil, err
 	}
-	c.front.note(ctx, "a member was removed", "member", r.Msg.Member)
-	return connect.NewResponse(&cellv1.RemoveResponse{Members: c.members(ctx)}), nil
+	c.front.note(ctx, "a member was removed", "member", r.Member)
+	return &cellv1.RemoveResponse{Members: c.members(ctx)}, nil
 }
 
 // changeWithin is how long a change of the members may take. etcd refuses it until all members that count have
@@ -176,11 +176,11 @@ func (c cell) members(ctx context.Context) []*cellv1.Member {
 	if err != nil {
 		return nil
 	}
-	return r.Msg.Members
+	return r.Members
 }
 
 // Compact frees the space of what has been deleted.
-func (c cell) Compact(ctx context.Context, _ *connect.Request[cellv1.CompactRequest]) (*connect.Response[cellv1.CompactResponse], error) {
+func (c cell) Compact(ctx context.Context, _ *cellv1.CompactRequest) (*cellv1.CompactResponse, error) {
 	if err := c.front.mayAdminister(ctx); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (c cell) Compact(ctx context.Context, _ *connect.Request[cellv1.CompactRequ
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("the member's file could not be compacted: %w", err))
 	}
 	r.After = s.Backend().Size()
-	return connect.NewResponse(r), nil
+	return r, nil
 }
 
 // idAt is where the cell's id stands, which the first member that serves has made up.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -17,10 +16,7 @@ import (
 
 // Break is an operator's release. If the hold has another token on record than the operator saw,
 // nothing is broken (P4).
-func (l locks) Break(
-	ctx context.Context, r *connect.Request[cellv1.BreakRequest],
-) (*connect.Response[cellv1.BreakResponse], error) {
-	m := r.Msg
+func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	if err := driver.CheckName(m.Name); err != nil {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
 	}
@@ -59,7 +55,7 @@ func (l locks) Break(
 		}
 		if resp.Succeeded {
 			l.note(ctx, "a hold was broken", "name", m.Name, "token", m.Token, "session", e.Value.Client)
-			return connect.NewResponse(&cellv1.BreakResponse{}), nil
+			return &cellv1.BreakResponse{}, nil
 		}
 	}
 }
@@ -84,13 +80,11 @@ func (f *front) holder(name string, token driver.Token) (hold table.Entry, close
 }
 
 // CheckSequencer reports whether a sequencer is of a hold that still stands.
-func (l locks) CheckSequencer(
-	ctx context.Context, r *connect.Request[cellv1.CheckSequencerRequest],
-) (*connect.Response[cellv1.CheckSequencerResponse], error) {
-	if _, err := l.checkSequencer(ctx, r.Msg.Sequencer); err != nil {
+func (l locks) CheckSequencer(ctx context.Context, r *cellv1.CheckSequencerRequest) (*cellv1.CheckSequencerResponse, error) {
+	if _, err := l.checkSequencer(ctx, r.Sequencer); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.CheckSequencerResponse{}), nil
+	return &cellv1.CheckSequencerResponse{}, nil
 }
 
 // checkSequencer returns the hold that a sequencer is of, and an error unless that stands.
@@ -109,16 +103,14 @@ func (f *front) checkSequencer(ctx context.Context, text string) (fence, error) 
 }
 
 // Inspect shows a name.
-func (l locks) Inspect(
-	ctx context.Context, r *connect.Request[cellv1.InspectRequest],
-) (*connect.Response[cellv1.InspectResponse], error) {
-	if err := driver.CheckName(r.Msg.Name); err != nil {
+func (l locks) Inspect(ctx context.Context, r *cellv1.InspectRequest) (*cellv1.InspectResponse, error) {
+	if err := driver.CheckName(r.Name); err != nil {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
 	}
-	if err := l.syncFor(ctx, r.Msg.Name, toRead); err != nil {
+	if err := l.syncFor(ctx, r.Name, toRead); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.InspectResponse{Lock: l.show(r.Msg.Name)}), nil
+	return &cellv1.InspectResponse{Lock: l.show(r.Name)}, nil
 }
 
 // show describes a name.
@@ -170,10 +162,7 @@ func (f *front) leftLocked(e *entry) time.Duration {
 const mostListed = 1000
 
 // List shows the names in use.
-func (l locks) List(
-	ctx context.Context, r *connect.Request[cellv1.LocksListRequest],
-) (*connect.Response[cellv1.LocksListResponse], error) {
-	m := r.Msg
+func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
 	if m.Limit < 0 || m.Limit > mostListed {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
 	}
@@ -202,14 +191,11 @@ func (l locks) List(
 	for _, text := range texts {
 		resp.Locks = append(resp.Locks, l.show(text))
 	}
-	return connect.NewResponse(resp), nil
+	return resp, nil
 }
 
 // Watch waits until a name has changed since a revision.
-func (l locks) Watch(
-	ctx context.Context, r *connect.Request[cellv1.WatchRequest],
-) (*connect.Response[cellv1.WatchResponse], error) {
-	m := r.Msg
+func (l locks) Watch(ctx context.Context, m *cellv1.WatchRequest) (*cellv1.WatchResponse, error) {
 	err := driver.CheckName(m.Name)
 	if err == nil {
 		err = checkDuration("wait", m.Wait, maxWait)
@@ -239,7 +225,7 @@ func (l locks) Watch(
 		}
 		resp.Lock = l.show(m.Name)
 	}
-	return connect.NewResponse(resp), nil
+	return resp, nil
 }
 
 // changedSince waits until a name has changed since a revision, and returns at which revision it is

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"connectrpc.com/connect"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -17,21 +16,19 @@ import (
 const maxReleases = 1000
 
 // Release gives locks back, and withdraws requests.
-func (l locks) Release(
-	ctx context.Context, r *connect.Request[cellv1.ReleaseRequest],
-) (*connect.Response[cellv1.ReleaseResponse], error) {
-	if err := checkRelease(r.Msg); err != nil {
+func (l locks) Release(ctx context.Context, r *cellv1.ReleaseRequest) (*cellv1.ReleaseResponse, error) {
+	if err := checkRelease(r); err != nil {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
 	}
-	s, err := l.session(ctx, r.Msg.Session)
+	s, err := l.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err := l.release(ctx, s, r.Msg.Locks)
+	outcomes, err := l.release(ctx, s, r.Locks)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.ReleaseResponse{Outcomes: outcomes}), nil
+	return &cellv1.ReleaseResponse{Outcomes: outcomes}, nil
 }
 
 func checkRelease(m *cellv1.ReleaseRequest) error {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -229,15 +228,15 @@ func TestACL(t *testing.T) {
 	root := as(admin)
 	root.mustWrite(t, "a", "")
 	root.mustWrite(t, "acl/few", "one\noutside\n")
-	if _, err := as(lists).files.Put(t.Context(), connect.NewRequest(&cellv1.PutRequest{Path: "acl/few", Contents: []byte("lists")})); reasonOf(err) != cellv1.Reason_REASON_FORBIDDEN {
+	if _, err := as(lists).files.Put(t.Context(), &cellv1.PutRequest{Path: "acl/few", Contents: []byte("lists")}); reasonOf(err) != cellv1.Reason_REASON_FORBIDDEN {
 		t.Errorf("somebody who does not administer writes a list: %v", err)
 	}
 	setACL := func(token, path string, a *cellv1.ACL) error {
-		_, err := as(token).files.SetACL(t.Context(), connect.NewRequest(&cellv1.SetACLRequest{Path: path, Acl: a}))
+		_, err := as(token).files.SetACL(t.Context(), &cellv1.SetACLRequest{Path: path, Acl: a})
 		return err
 	}
 	get := func(token, path string) error {
-		_, err := as(token).files.Get(t.Context(), connect.NewRequest(&cellv1.GetRequest{Path: path}))
+		_, err := as(token).files.Get(t.Context(), &cellv1.GetRequest{Path: path})
 		return err
 	}
 	lock := func(token, name string) error {
@@ -245,7 +244,7 @@ func TestACL(t *testing.T) {
 		return err
 	}
 	write := func(token, path string) error {
-		_, err := as(token).files.Put(t.Context(), connect.NewRequest(&cellv1.PutRequest{Path: path}))
+		_, err := as(token).files.Put(t.Context(), &cellv1.PutRequest{Path: path})
 		return err
 	}
 	expect := func(what string, err error, want cellv1.Reason) {
@@ -268,7 +267,7 @@ func TestACL(t *testing.T) {
 	root.mustWrite(t, "acl/few", "two")
 	expect("the list has changed", get(two, "a/y"), fine)
 	expect("also for the one that it had", get(one, "a/y"), forbidden)
-	if _, err := root.files.Delete(t.Context(), connect.NewRequest(&cellv1.DeleteRequest{Path: "acl/few"})); err != nil {
+	if _, err := root.files.Delete(t.Context(), &cellv1.DeleteRequest{Path: "acl/few"}); err != nil {
 		t.Fatal(err)
 	}
 	expect("a list that is not there has nobody", get(two, "a/y"), forbidden)

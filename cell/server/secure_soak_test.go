@@ -177,7 +177,7 @@ func TestTokens(t *testing.T) {
 		ended <- as(token).parks(t, session)
 	}()
 	keep := func(token string) error {
-		_, err := as(token).KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: session, Now: true}))
+		_, err := as(token).KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: session, Now: true})
 		return err
 	}
 	soon(t, "the session is not kept alive", func() bool { return keep(token) == nil })
@@ -219,7 +219,7 @@ func TestTokenExpires(t *testing.T) {
 	m := startWith(t, func(c *Config) { c.Principals = p.file })
 	a := dialAs(http.DefaultClient, "http://"+m.Addr(), token)
 	session := a.open(t, 3*time.Minute)
-	if _, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: session, Now: true})); err != nil {
+	if _, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: session, Now: true}); err != nil {
 		t.Fatalf("a token that has not expired: %v", err)
 	}
 	if err := a.parks(t, session); reasonOf(err) != cellv1.Reason_REASON_UNKNOWN_CALLER {
@@ -262,7 +262,7 @@ func TestRightsChange(t *testing.T) {
 		t.Errorf("the call made again: %v", err)
 	}
 	// The places are taken away by the next sign of life, so that they become no holds.
-	if _, err := b.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: waiter, Now: true})); err != nil {
+	if _, err := b.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: waiter, Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	if l := a.show(t, "job"); len(l.Waiters) != 0 || len(l.Holders) != 1 {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -59,28 +58,28 @@ func (p *people) write(t *testing.T) {
 
 func (a api) status(t *testing.T) error {
 	t.Helper()
-	_, err := a.cell.Status(t.Context(), connect.NewRequest(&cellv1.StatusRequest{}))
+	_, err := a.cell.Status(t.Context(), &cellv1.StatusRequest{})
 	return err
 }
 
 func (a api) opened(t *testing.T) (*cellv1.OpenResponse, error) {
 	t.Helper()
-	r, err := a.Open(t.Context(), connect.NewRequest(&cellv1.OpenRequest{Ttl: durationpb.New(30 * time.Second)}))
+	r, err := a.Open(t.Context(), &cellv1.OpenRequest{Ttl: durationpb.New(30 * time.Second)})
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg, nil
+	return r, nil
 }
 
 // parks keeps a session alive by calls that are parked, a minute each, and returns why that ended.
 func (a api) parks(t *testing.T, session string) error {
 	cursor := ""
 	for {
-		r, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: session, Cursor: cursor}))
+		r, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: session, Cursor: cursor})
 		if err != nil {
 			return err
 		}
-		cursor = r.Msg.Cursor
+		cursor = r.Cursor
 	}
 }
 

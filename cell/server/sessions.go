@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -31,11 +30,8 @@ const (
 )
 
 // Open opens a session.
-func (f sessions) Open(
-	ctx context.Context, r *connect.Request[cellv1.OpenRequest],
-) (*connect.Response[cellv1.OpenResponse], error) {
+func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.OpenResponse, error) {
 	arrived := f.clock.Now()
-	m := r.Msg
 	rec := record{
 		Principal: principalOf(ctx), Note: m.Note,
 		TTL: cmp.Or(m.Ttl.AsDuration(), defaultTTL).Milliseconds(), LockDelay: m.LockDelay.AsDuration().Milliseconds(),
@@ -79,10 +75,10 @@ func (f sessions) Open(
 	st.extended, st.restart = sent, false // it has nothing, and the client knows that
 	cursor := st.cursorLocked()
 	f.mirror.mu.Unlock()
-	return connect.NewResponse(&cellv1.OpenResponse{
+	return &cellv1.OpenResponse{
 		Session: id + "." + secret, Id: id, Ttl: durationpb.New(rec.ttl()), LockDelay: durationpb.New(rec.lockDelay()),
 		ExtendedAfter: durationpb.New(sent.Sub(arrived)), Cursor: cursor,
-	}), nil
+	}, nil
 }
 
 func (f *front) checkOpen(m *cellv1.OpenRequest, r *record) error {
@@ -102,17 +98,15 @@ func (f *front) checkOpen(m *cellv1.OpenRequest, r *record) error {
 }
 
 // Close ends a session and all that it has.
-func (f sessions) Close(
-	ctx context.Context, r *connect.Request[cellv1.CloseRequest],
-) (*connect.Response[cellv1.CloseResponse], error) {
-	s, err := f.session(ctx, r.Msg.Session)
+func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.CloseResponse, error) {
+	s, err := f.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.end(ctx, s); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.CloseResponse{}), nil
+	return &cellv1.CloseResponse{}, nil
 }
 
 // end ends a session, and all that it has.
@@ -130,10 +124,7 @@ func (f *front) end(ctx context.Context, s *session) error {
 }
 
 // List lists the sessions.
-func (f sessions) List(
-	ctx context.Context, r *connect.Request[cellv1.SessionsListRequest],
-) (*connect.Response[cellv1.SessionsListResponse], error) {
-	m := r.Msg
+func (f sessions) List(ctx context.Context, m *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error) {
 	if m.Limit < 0 || m.Limit > mostListed {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
 	}
@@ -157,7 +148,7 @@ func (f sessions) List(
 	for _, id := range ids[:min(len(ids), limit)] {
 		resp.Sessions = append(resp.Sessions, f.mirror.sessions[id].infoLocked())
 	}
-	return connect.NewResponse(resp), nil
+	return resp, nil
 }
 
 func (s *session) infoLocked() *cellv1.SessionInfo {
@@ -177,10 +168,8 @@ func (s *session) infoLocked() *cellv1.SessionInfo {
 
 // Kill ends a session for an operator. First it is marked, so that no member serves it any more; then
 // what it holds becomes what closes the names for its lock-delay; then it ends.
-func (f sessions) Kill(
-	ctx context.Context, r *connect.Request[cellv1.KillRequest],
-) (*connect.Response[cellv1.KillResponse], error) {
-	id := r.Msg.Id
+func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.KillResponse, error) {
+	id := r.Id
 	if leaseOf(id) == 0 {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "id: %.80q is no session's: see the list of sessions", id)
 	}
@@ -210,7 +199,7 @@ func (f sessions) Kill(
 		return nil, err
 	}
 	f.note(ctx, "a session was killed", "session", id, "of", rec.Principal)
-	return connect.NewResponse(&cellv1.KillResponse{}), nil
+	return &cellv1.KillResponse{}, nil
 }
 
 // mark notes that a session is killed.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/cell"
@@ -220,11 +219,11 @@ learns, and does not count.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				return c.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-					r, err := m.Cell.Status(ctx, connect.NewRequest(&cellv1.StatusRequest{}))
+					r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
 					if err != nil {
 						return cellError(err)
 					}
-					return a.printMembers(r.Msg.Members)
+					return a.printMembers(r.Members)
 				})
 			})
 		},
@@ -271,12 +270,12 @@ directory.
 		Args:    oneArgument("the URL at which the other members will find it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeMembers(cmd.Context(), func(ctx context.Context, m *cell.Member) ([]*cellv1.Member, error) {
-				r, err := m.Cell.Add(ctx, connect.NewRequest(&cellv1.AddRequest{PeerUrl: args[0]}))
+				r, err := m.Cell.Add(ctx, &cellv1.AddRequest{PeerUrl: args[0]})
 				if err != nil {
 					return nil, err
 				}
 				a.hint("start it on its host: holdfast serve --join --name NAME, with --member for each of these and for itself")
-				return r.Msg.Members, nil
+				return r.Members, nil
 			})
 		},
 	}
@@ -294,11 +293,11 @@ more use.
 		Args:    oneArgument("the member's name or id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeMembers(cmd.Context(), func(ctx context.Context, m *cell.Member) ([]*cellv1.Member, error) {
-				r, err := m.Cell.Remove(ctx, connect.NewRequest(&cellv1.RemoveRequest{Member: args[0]}))
+				r, err := m.Cell.Remove(ctx, &cellv1.RemoveRequest{Member: args[0]})
 				if err != nil {
 					return nil, err
 				}
-				return r.Msg.Members, nil
+				return r.Members, nil
 			})
 		},
 	}
@@ -343,15 +342,15 @@ for about a second per GiB.
 			ctx, cancel := context.WithTimeout(cmd.Context(), compactWithin)
 			defer cancel()
 			for _, m := range c.Members() {
-				r, err := m.Cell.Compact(ctx, connect.NewRequest(&cellv1.CompactRequest{}))
+				r, err := m.Cell.Compact(ctx, &cellv1.CompactRequest{})
 				if err != nil {
 					return cellError(fmt.Errorf("%s: %w", m.Address, err))
 				}
 				if a.output == "json" {
-					if err := printJSON(map[string]any{"address": m.Address, "before": r.Msg.Before, "after": r.Msg.After}); err != nil {
+					if err := printJSON(map[string]any{"address": m.Address, "before": r.Before, "after": r.After}); err != nil {
 						return err
 					}
-				} else if _, err := fmt.Printf("%s: %s, before %s\n", m.Address, sizeText(r.Msg.After), sizeText(r.Msg.Before)); err != nil {
+				} else if _, err := fmt.Printf("%s: %s, before %s\n", m.Address, sizeText(r.After), sizeText(r.Before)); err != nil {
 					return err
 				}
 			}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -73,7 +72,7 @@ func (a *app) backUpTo(ctx context.Context, c *cellStore, name string) error {
 func (a *app) backUp(ctx context.Context, c *cellStore, to io.Writer) (written int64, err error) {
 	watched := !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))
 	err = c.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
-		stream, err := m.Cell.Backup(ctx, connect.NewRequest(&cellv1.BackupRequest{}))
+		stream, err := m.Cell.Backup(ctx, &cellv1.BackupRequest{})
 		if err != nil {
 			return err
 		}
