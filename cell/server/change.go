@@ -72,15 +72,15 @@ func (f *front) change(ctx context.Context, credential, name, request string, ed
 		if err := edit(&v); err != nil {
 			return nil, err
 		}
-		if v == parsed.Value { // perhaps by a call before, which did not come as far as the closer
-			return e, f.changeCloser(ctx, e, v.Mode)
+		if v == parsed.Value {
+			return e, nil
 		}
 		resp, err := f.txn(ctx, table.Change(parsed.Key, parsed.Mod, layout.Text(v)))
 		if err != nil {
 			return nil, ofStore(ctx, err)
 		}
 		if resp.Succeeded {
-			return e, f.changeCloser(ctx, e, v.Mode)
+			return e, nil
 		}
 	}
 }
@@ -93,23 +93,8 @@ func (f *front) holdOf(s *session, name, request string) (*entry, table.Entry, e
 	if e := f.mirror.nameLocked(name).find(owner); e != nil && e.holds {
 		return e, e.Entry, nil
 	}
-	if f.mirror.tombstones[tombstoneOf(name, owner)] {
+	if f.mirror.tombstones[tombstoneOf(name, owner)].broken {
 		return nil, table.Entry{}, refuse(cellv1.Reason_REASON_BROKEN, "an operator has ended the hold of %.80q", name)
 	}
 	return nil, table.Entry{}, refuse(cellv1.Reason_REASON_NOT_HELD, "the session does not hold %.80q", name)
-}
-
-// changeCloser makes what closes the name for a hold's minimum time of the hold's mode.
-func (f *front) changeCloser(ctx context.Context, e *entry, mode string) error {
-	f.mirror.mu.Lock()
-	c := f.mirror.closerOfLocked(e)
-	if c == nil || c.Value.Mode == mode {
-		f.mirror.mu.Unlock()
-		return nil
-	}
-	v, key, mod := c.Value, c.Key, c.Mod
-	f.mirror.mu.Unlock()
-	v.Mode = mode
-	_, err := f.txn(ctx, table.Change(key, mod, v.String()))
-	return ofStore(ctx, err)
 }

@@ -52,23 +52,3 @@ func TestOneLock(t *testing.T) {
 		t.Errorf("P7: the one that waits is told %v", r)
 	}
 }
-
-// TestStatusIsCheap: clients ask for the status when they come. The member does not gather all metrics of the process for
-// each of them.
-func TestStatusIsCheap(t *testing.T) {
-	m := start(t)
-	status := func() *cellv1.StatusResponse {
-		r, err := cell{m}.Status(t.Context(), &cellv1.StatusRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	if status().LogSync.AsDuration() <= 0 {
-		t.Error("the status does not say how long a sync of the log takes")
-	}
-	const most = 500 // of thousands
-	if n := testing.AllocsPerRun(20, func() { status() }); n > most {
-		t.Errorf("the status takes %v allocations, at most %d are right", n, most)
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,4 +120,26 @@ func reasonOf(err error) cellv1.Reason {
 		}
 	}
 	return cellv1.Reason_REASON_UNSPECIFIED
+}
+
+// TestFirstCallsTogether: several calls may come at once on a connection that has just been made, before its
+// client has heard of the member's settings.
+func TestFirstCallsTogether(t *testing.T) {
+	m := start(t)
+	for range 20 {
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{Protocols: protocols}
+		c := cellv1connect.NewCellClient(&http.Client{Transport: transport}, "http://"+m.Addr())
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := c.Status(t.Context(), &cellv1.StatusRequest{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		transport.CloseIdleConnections()
+	}
 }

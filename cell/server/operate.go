@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
-	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -29,7 +25,7 @@ func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResp
 	r := &cellv1.StatusResponse{
 		Cell: c.id, Member: c.config.Name, Version: version(),
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
-		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), LogSync: c.logSync.now(),
+		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(),
 	}
 	if shortage := c.front.shortage.Load(); shortage != nil {
 		r.Shortage = *shortage
@@ -50,42 +46,6 @@ func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResp
 	m := c.front.mirror
 	r.Revision, r.Sessions, r.Names, r.Nodes = m.rev, int32(len(m.sessions)), int32(m.names.Len()), int32(m.nodes.Len())
 	return r, nil
-}
-
-// logSync is how long a sync of etcd's log takes on average. To find it, all metrics of the process have to be gathered.
-// Ten thousand clients may ask for the status at once, so the member remembers it for a while.
-type logSync struct {
-	mu    sync.Mutex
-	found time.Time
-	takes *durationpb.Duration // nil: it is not known
-}
-
-// logSyncLasts is for how long it is remembered.
-const logSyncLasts = 10 * time.Second
-
-// now returns it; nil: it is not known.
-func (l *logSync) now() *durationpb.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.takes == nil || time.Since(l.found) >= logSyncLasts {
-		l.found, l.takes = time.Now(), findLogSync()
-	}
-	return l.takes
-}
-
-func findLogSync() *durationpb.Duration {
-	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		return nil
-	}
-	for _, f := range families {
-		if f.GetName() == "etcd_disk_wal_fsync_duration_seconds" && len(f.Metric) > 0 {
-			if h := f.Metric[0].GetHistogram(); h.GetSampleCount() > 0 {
-				return durationpb.New(time.Duration(h.GetSampleSum() / float64(h.GetSampleCount()) * float64(time.Second)))
-			}
-		}
-	}
-	return nil
 }
 
 // version is that of the program.
@@ -177,29 +137,6 @@ func (c cell) members(ctx context.Context) []*cellv1.Member {
 		return nil
 	}
 	return r.Members
-}
-
-// Compact frees the space of what has been deleted.
-func (c cell) Compact(ctx context.Context, _ *cellv1.CompactRequest) (*cellv1.CompactResponse, error) {
-	if err := c.front.mayAdminister(ctx); err != nil {
-		return nil, err
-	}
-	s := c.etcd.Server
-	r := &cellv1.CompactResponse{Before: s.Backend().Size()}
-	c.front.mirror.mu.Lock()
-	rev := c.front.mirror.rev
-	c.front.mirror.mu.Unlock()
-	if rev > keptRevisions {
-		_, err := s.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: rev - keptRevisions, Physical: true})
-		if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // the leader has done it already
-			return nil, ofStore(ctx, err)
-		}
-	}
-	if err := s.Backend().Defrag(); err != nil {
-		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("the member's file could not be compacted: %w", err))
-	}
-	r.After = s.Backend().Size()
-	return r, nil
 }
 
 // idAt is where the cell's id stands, which the first member that serves has made up.

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/driver"
 )
 
 // TestWaitEndsElsewhere: a request waits at a member, and is made again at another one, which tells that it has its
@@ -83,35 +82,6 @@ func TestLossDuringRepeatedCall(t *testing.T) {
 	r := f.ask(credential, first.Cursor)
 	if len(r.Events) != 1 || r.Events[0].GetLost().GetRevision() != got.Revision {
 		t.Errorf("P2: the loss is not told: %v", r)
-	}
-}
-
-// TestDowngradeRepeated: a member downgrades a hold, and cannot say so before it has seen to the hold's minimum time too.
-// The call is made again: then what closes the name is shared, too.
-func TestDowngradeRepeated(t *testing.T) {
-	f, _, before := fronts(t)
-	credential, _ := f.open()
-	if _, err := f.acquire(credential, "n", "r", func(m *cellv1.AcquireRequest) { m.MinHold = durationpb.New(time.Hour) }); err != nil {
-		t.Fatal(err)
-	}
-	gone, leave := context.WithCancel(f.ctx)
-	downgrade := func(ctx context.Context) error {
-		_, err := locks{f.front}.Downgrade(ctx, &cellv1.DowngradeRequest{Session: credential, Name: "n", Request: "r"})
-		return err
-	}
-	before.before(func() { before.before(leave) })
-	if err := downgrade(gone); err == nil {
-		t.Fatal("the call was not lost")
-	}
-	if err := downgrade(f.ctx); err != nil {
-		t.Fatal(err)
-	}
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	for _, e := range f.mirror.nameLocked("n").entries {
-		if e.Mode != driver.Shared {
-			t.Errorf("P5: after a downgrade %s is %s", e.Key, e.Mode)
-		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -43,7 +42,7 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 	if err := f.hasSpace(); err != nil {
 		return nil, err
 	}
-	if err := f.mayOpen(ctx); err != nil {
+	if err := f.mayHave(ctx, callerOf(ctx), "sessions", 1); err != nil {
 		return nil, err
 	}
 	id, secret := newSessionID(), newSecret()
@@ -103,21 +102,19 @@ func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.Cl
 	if err != nil {
 		return nil, err
 	}
-	if err := f.end(ctx, s); err != nil {
+	if err := f.end(ctx, s, false); err != nil {
 		return nil, err
 	}
 	return &cellv1.CloseResponse{}, nil
 }
 
-// end ends a session, and all that it has.
-func (f *front) end(ctx context.Context, s *session) error {
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	resp, err := f.store.Txn(bounded, &etcdserverpb.TxnRequest{Success: forget(s.id)})
+// end ends a session, and all that it has. First no member serves it any more.
+func (f *front) end(ctx context.Context, s *session, killed bool) error {
+	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Success: forget(s.id)})
 	if err != nil {
 		return ofStore(ctx, err)
 	}
-	if err := f.endLeases(bounded, s, resp.Header.Revision); err != nil {
+	if err := f.endLeases(ctx, s, resp.Header.Revision, killed); err != nil {
 		return err
 	}
 	return f.sync(ctx)
@@ -152,7 +149,7 @@ func (f sessions) List(ctx context.Context, m *cellv1.SessionsListRequest) (*cel
 }
 
 func (s *session) infoLocked() *cellv1.SessionInfo {
-	waiting, rec := 0, s.record.Load()
+	waiting, rec := 0, s.record
 	for e := range s.entries {
 		if !e.holds {
 			waiting++
@@ -166,8 +163,7 @@ func (s *session) infoLocked() *cellv1.SessionInfo {
 	}
 }
 
-// Kill ends a session for an operator. First it is marked, so that no member serves it any more; then
-// what it holds becomes what closes the names for its lock-delay; then it ends.
+// Kill ends a session for an operator. The names of its holds stay closed for its lock-delay.
 func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.KillResponse, error) {
 	id := r.Id
 	if leaseOf(id) == 0 {
@@ -185,78 +181,10 @@ func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.Kill
 		f.mirror.mu.Unlock()
 		return nil, errSessionOver
 	}
-	rec := *s.record.Load()
 	f.mirror.mu.Unlock()
-	if err := f.mark(ctx, id, rec); err != nil {
+	if err := f.end(ctx, s, true); err != nil {
 		return nil, err
 	}
-	if rec.LockDelay > 0 {
-		if err := f.closeNames(ctx, s, &rec); err != nil {
-			return nil, err
-		}
-	}
-	if err := f.end(ctx, s); err != nil {
-		return nil, err
-	}
-	f.note(ctx, "a session was killed", "session", id, "of", rec.Principal)
+	f.note(ctx, "a session was killed", "session", id, "of", s.record.Principal)
 	return &cellv1.KillResponse{}, nil
-}
-
-// mark notes that a session is killed.
-func (f *front) mark(ctx context.Context, id string, rec record) error {
-	rec.Killed = true
-	text, err := json.Marshal(&rec)
-	if err != nil {
-		return err
-	}
-	_, err = f.txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{
-			table.CompareCreated([]byte(sessionsAt+id), nil, etcdserverpb.Compare_GREATER, 0),
-		},
-		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-			RequestPut: &etcdserverpb.PutRequest{Key: []byte(sessionsAt + id), Value: text, IgnoreLease: true},
-		}}},
-	})
-	return ofStore(ctx, err)
-}
-
-// closeNames makes a session's holds what closes their names, on a lease for the lock-delay.
-func (f *front) closeNames(ctx context.Context, s *session, rec *record) error {
-	var holds []table.Entry
-	f.mirror.mu.Lock()
-	for e := range s.entries {
-		if e.holds {
-			holds = append(holds, e.Entry)
-		}
-	}
-	f.mirror.mu.Unlock()
-	if len(holds) == 0 {
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	lease, err := f.store.LeaseGrant(bounded, &etcdserverpb.LeaseGrantRequest{TTL: wholeSeconds(rec.lockDelay())})
-	if err != nil {
-		return ofStore(ctx, err)
-	}
-	until := time.Now().Add(rec.lockDelay()).UnixMilli()
-	for len(holds) > 0 {
-		some := holds[:min(len(holds), 60)]
-		holds = holds[len(some):]
-		txn := &etcdserverpb.TxnRequest{}
-		for i := range some {
-			v := some[i].Value
-			v.Owner, v.Closed, v.Until = "", true, until
-			txn.Success = append(txn.Success, table.TxnOp(&etcdserverpb.TxnRequest{
-				Compare: []*etcdserverpb.Compare{
-					table.CompareCreated([]byte(some[i].Key), nil, etcdserverpb.Compare_EQUAL, some[i].Created),
-				},
-				Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(some[i].Key), v.String(), clientv3.LeaseID(lease.ID))},
-			}))
-		}
-		if _, err := f.txn(ctx, txn); err != nil {
-			return ofStore(ctx, err)
-		}
-	}
-	return nil
 }

@@ -41,8 +41,6 @@ const (
 	CellRemoveProcedure = "/holdfast.cell.v1.Cell/Remove"
 	// CellBackupProcedure is the fully-qualified name of the Cell's Backup RPC.
 	CellBackupProcedure = "/holdfast.cell.v1.Cell/Backup"
-	// CellCompactProcedure is the fully-qualified name of the Cell's Compact RPC.
-	CellCompactProcedure = "/holdfast.cell.v1.Cell/Compact"
 )
 
 // CellClient is a client for the holdfast.cell.v1.Cell service.
@@ -55,8 +53,6 @@ type CellClient interface {
 	Remove(context.Context, *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error)
 	// Backup sends all that the cell has, as it is at one instant.
 	Backup(context.Context, *cellv1.BackupRequest) (*connect.ServerStreamForClient[cellv1.BackupResponse], error)
-	// Compact frees the space of what has been deleted, on the member that is asked.
-	Compact(context.Context, *cellv1.CompactRequest) (*cellv1.CompactResponse, error)
 }
 
 // NewCellClient constructs a client for the holdfast.cell.v1.Cell service. By default, it uses the
@@ -94,22 +90,15 @@ func NewCellClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(cellMethods.ByName("Backup")),
 			connect.WithClientOptions(opts...),
 		),
-		compact: connect.NewClient[cellv1.CompactRequest, cellv1.CompactResponse](
-			httpClient,
-			baseURL+CellCompactProcedure,
-			connect.WithSchema(cellMethods.ByName("Compact")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
 // cellClient implements CellClient.
 type cellClient struct {
-	status  *connect.Client[cellv1.StatusRequest, cellv1.StatusResponse]
-	add     *connect.Client[cellv1.AddRequest, cellv1.AddResponse]
-	remove  *connect.Client[cellv1.RemoveRequest, cellv1.RemoveResponse]
-	backup  *connect.Client[cellv1.BackupRequest, cellv1.BackupResponse]
-	compact *connect.Client[cellv1.CompactRequest, cellv1.CompactResponse]
+	status *connect.Client[cellv1.StatusRequest, cellv1.StatusResponse]
+	add    *connect.Client[cellv1.AddRequest, cellv1.AddResponse]
+	remove *connect.Client[cellv1.RemoveRequest, cellv1.RemoveResponse]
+	backup *connect.Client[cellv1.BackupRequest, cellv1.BackupResponse]
 }
 
 // Status calls holdfast.cell.v1.Cell.Status.
@@ -144,15 +133,6 @@ func (c *cellClient) Backup(ctx context.Context, req *cellv1.BackupRequest) (*co
 	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
 }
 
-// Compact calls holdfast.cell.v1.Cell.Compact.
-func (c *cellClient) Compact(ctx context.Context, req *cellv1.CompactRequest) (*cellv1.CompactResponse, error) {
-	response, err := c.compact.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // CellHandler is an implementation of the holdfast.cell.v1.Cell service.
 type CellHandler interface {
 	// Status says what the cell is and how it is. Everybody who may make any call may make this one.
@@ -163,8 +143,6 @@ type CellHandler interface {
 	Remove(context.Context, *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error)
 	// Backup sends all that the cell has, as it is at one instant.
 	Backup(context.Context, *cellv1.BackupRequest, *connect.ServerStream[cellv1.BackupResponse]) error
-	// Compact frees the space of what has been deleted, on the member that is asked.
-	Compact(context.Context, *cellv1.CompactRequest) (*cellv1.CompactResponse, error)
 }
 
 // NewCellHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -198,12 +176,6 @@ func NewCellHandler(svc CellHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(cellMethods.ByName("Backup")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cellCompactHandler := connect.NewUnaryHandlerSimple(
-		CellCompactProcedure,
-		svc.Compact,
-		connect.WithSchema(cellMethods.ByName("Compact")),
-		connect.WithHandlerOptions(opts...),
-	)
 	return "/holdfast.cell.v1.Cell/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case CellStatusProcedure:
@@ -214,8 +186,6 @@ func NewCellHandler(svc CellHandler, opts ...connect.HandlerOption) (string, htt
 			cellRemoveHandler.ServeHTTP(w, r)
 		case CellBackupProcedure:
 			cellBackupHandler.ServeHTTP(w, r)
-		case CellCompactProcedure:
-			cellCompactHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -239,8 +209,4 @@ func (UnimplementedCellHandler) Remove(context.Context, *cellv1.RemoveRequest) (
 
 func (UnimplementedCellHandler) Backup(context.Context, *cellv1.BackupRequest, *connect.ServerStream[cellv1.BackupResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Cell.Backup is not implemented"))
-}
-
-func (UnimplementedCellHandler) Compact(context.Context, *cellv1.CompactRequest) (*cellv1.CompactResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Cell.Compact is not implemented"))
 }

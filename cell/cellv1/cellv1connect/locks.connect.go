@@ -49,8 +49,6 @@ const (
 	LocksInspectProcedure = "/holdfast.cell.v1.Locks/Inspect"
 	// LocksListProcedure is the fully-qualified name of the Locks's List RPC.
 	LocksListProcedure = "/holdfast.cell.v1.Locks/List"
-	// LocksWatchProcedure is the fully-qualified name of the Locks's Watch RPC.
-	LocksWatchProcedure = "/holdfast.cell.v1.Locks/Watch"
 )
 
 // LocksClient is a client for the holdfast.cell.v1.Locks service.
@@ -72,8 +70,6 @@ type LocksClient interface {
 	Inspect(context.Context, *cellv1.InspectRequest) (*cellv1.InspectResponse, error)
 	// List shows the names in use, in their order.
 	List(context.Context, *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error)
-	// Watch waits until a name has changed, and shows it.
-	Watch(context.Context, *cellv1.WatchRequest) (*cellv1.WatchResponse, error)
 }
 
 // NewLocksClient constructs a client for the holdfast.cell.v1.Locks service. By default, it uses
@@ -135,12 +131,6 @@ func NewLocksClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(locksMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		watch: connect.NewClient[cellv1.WatchRequest, cellv1.WatchResponse](
-			httpClient,
-			baseURL+LocksWatchProcedure,
-			connect.WithSchema(locksMethods.ByName("Watch")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
@@ -154,7 +144,6 @@ type locksClient struct {
 	checkSequencer *connect.Client[cellv1.CheckSequencerRequest, cellv1.CheckSequencerResponse]
 	inspect        *connect.Client[cellv1.InspectRequest, cellv1.InspectResponse]
 	list           *connect.Client[cellv1.LocksListRequest, cellv1.LocksListResponse]
-	watch          *connect.Client[cellv1.WatchRequest, cellv1.WatchResponse]
 }
 
 // Acquire calls holdfast.cell.v1.Locks.Acquire.
@@ -229,15 +218,6 @@ func (c *locksClient) List(ctx context.Context, req *cellv1.LocksListRequest) (*
 	return nil, err
 }
 
-// Watch calls holdfast.cell.v1.Locks.Watch.
-func (c *locksClient) Watch(ctx context.Context, req *cellv1.WatchRequest) (*cellv1.WatchResponse, error) {
-	response, err := c.watch.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // LocksHandler is an implementation of the holdfast.cell.v1.Locks service.
 type LocksHandler interface {
 	// Acquire takes a lock. The same request may be made again, at any member: it finds its hold or
@@ -257,8 +237,6 @@ type LocksHandler interface {
 	Inspect(context.Context, *cellv1.InspectRequest) (*cellv1.InspectResponse, error)
 	// List shows the names in use, in their order.
 	List(context.Context, *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error)
-	// Watch waits until a name has changed, and shows it.
-	Watch(context.Context, *cellv1.WatchRequest) (*cellv1.WatchResponse, error)
 }
 
 // NewLocksHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -316,12 +294,6 @@ func NewLocksHandler(svc LocksHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(locksMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksWatchHandler := connect.NewUnaryHandlerSimple(
-		LocksWatchProcedure,
-		svc.Watch,
-		connect.WithSchema(locksMethods.ByName("Watch")),
-		connect.WithHandlerOptions(opts...),
-	)
 	return "/holdfast.cell.v1.Locks/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case LocksAcquireProcedure:
@@ -340,8 +312,6 @@ func NewLocksHandler(svc LocksHandler, opts ...connect.HandlerOption) (string, h
 			locksInspectHandler.ServeHTTP(w, r)
 		case LocksListProcedure:
 			locksListHandler.ServeHTTP(w, r)
-		case LocksWatchProcedure:
-			locksWatchHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -381,8 +351,4 @@ func (UnimplementedLocksHandler) Inspect(context.Context, *cellv1.InspectRequest
 
 func (UnimplementedLocksHandler) List(context.Context, *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.List is not implemented"))
-}
-
-func (UnimplementedLocksHandler) Watch(context.Context, *cellv1.WatchRequest) (*cellv1.WatchResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.Watch is not implemented"))
 }

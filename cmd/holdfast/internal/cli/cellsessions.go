@@ -42,10 +42,8 @@ many locks it holds, and in how many queues it waits.
 func (a *app) listSessions(ctx context.Context, c *cellStore) error {
 	l := a.list("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
 	for after, more := "", true; more; {
-		var r *cellv1.SessionsListResponse
-		err := c.Do(ctx, true, func(ctx context.Context, m *cell.Member) (err error) {
-			r, err = m.Sessions.List(ctx, &cellv1.SessionsListRequest{After: after})
-			return err
+		r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.SessionsListResponse, error) {
+			return m.Sessions.List(ctx, &cellv1.SessionsListRequest{After: after})
 		})
 		if err != nil {
 			return cellError(err)
@@ -79,14 +77,10 @@ once if the cell can reach it. If not, it trusts its locks until its TTL is over
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				// It is parked as far as the client goes: a second call would not find what a slow first one has ended.
-				err := c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
+				return cellError(c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
 					_, err := m.Sessions.Kill(ctx, &cellv1.KillRequest{Id: args[0]})
 					return err
-				})
-				if err != nil {
-					return cellError(err)
-				}
-				return nil
+				}))
 			})
 		},
 	}
