@@ -69,7 +69,13 @@ func (m *mirror) shown() string {
 	for _, key := range slices.Sorted(maps.Keys(m.tombstones)) {
 		fmt.Fprintf(&b, "tombstone %s, broken %t\n", key, m.tombstones[key].broken)
 	}
-	fmt.Fprintf(&b, "%d entries, %d close names, %d locks count\n", len(m.entries), len(m.closed), m.usageLocked("p")["locks"])
+	closed := m.usageLocked("p")["locks"]
+	for _, e := range m.entries {
+		if e.session != nil {
+			closed-- // it counts as well
+		}
+	}
+	fmt.Fprintf(&b, "%d entries, %d close names and %d count\n", len(m.entries), len(m.closed), closed)
 	return b.String()
 }
 
