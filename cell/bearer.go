@@ -2,7 +2,6 @@ package cell
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +9,11 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"connectrpc.com/connect"
 )
 
 // bearer says in each call who the client is.
 type bearer struct {
+	next http.RoundTripper
 	file string // with the token; "": it does not change
 
 	mu    sync.Mutex
@@ -86,24 +84,9 @@ func (b *bearer) say(h http.Header) {
 	h.Set("Authorization", "Bearer "+b.token)
 }
 
-// WrapUnary implements connect.Interceptor.
-func (b *bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		b.say(r.Header())
-		return next(ctx, r)
-	}
-}
-
-// WrapStreamingClient implements connect.Interceptor.
-func (b *bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		conn := next(ctx, spec)
-		b.say(conn.RequestHeader())
-		return conn
-	}
-}
-
-// WrapStreamingHandler implements connect.Interceptor.
-func (*bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return next
+// RoundTrip implements http.RoundTripper.
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	b.say(r.Header)
+	return b.next.RoundTrip(r)
 }

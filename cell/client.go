@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,7 +74,7 @@ func New(c Config) (*Client, error) {
 		protocols.SetUnencryptedHTTP2(true)
 	}
 	conns := newConnections(c.TLS)
-	client := &Client{clock: c.Clock, connections: conns, transport: &http.Transport{
+	client := &Client{clock: cmp.Or(c.Clock, driver.HostClock), connections: conns, transport: &http.Transport{
 		Protocols: protocols, DialContext: conns.dial,
 		// A connection on which nothing comes is tried, and given up if that fails: parked calls are
 		// silent for long.
@@ -82,26 +83,22 @@ func New(c Config) (*Client, error) {
 	if c.TLS != nil {
 		client.transport.DialTLSContext = conns.dialTLS
 	}
-	if client.clock == nil {
-		client.clock = driver.HostClock
-	}
 	h := &http.Client{Transport: client.transport}
-	options := []connect.ClientOption{connect.WithReadMaxBytes(maxResponse)}
-	token, err := newBearer(&c)
-	if err != nil {
+	switch token, err := newBearer(&c); {
+	case err != nil:
 		return nil, err
+	case token != nil:
+		token.next, h.Transport = client.transport, token
 	}
-	if token != nil {
-		options = append(options, connect.WithInterceptors(token))
-	}
+	option := connect.WithReadMaxBytes(maxResponse)
 	for _, address := range c.Members {
 		url := scheme + "://" + address
 		client.members = append(client.members, &Member{
 			Address:  address,
-			Sessions: cellv1connect.NewSessionsClient(h, url, options...),
-			Locks:    cellv1connect.NewLocksClient(h, url, options...),
-			Files:    cellv1connect.NewFilesClient(h, url, options...),
-			Cell:     cellv1connect.NewCellClient(h, url, options...),
+			Sessions: cellv1connect.NewSessionsClient(h, url, option),
+			Locks:    cellv1connect.NewLocksClient(h, url, option),
+			Files:    cellv1connect.NewFilesClient(h, url, option),
+			Cell:     cellv1connect.NewCellClient(h, url, option),
 		})
 	}
 	return client, nil
@@ -134,6 +131,15 @@ func (c *Client) Clock() driver.Clock { return c.clock }
 // reason (see ReasonOf).
 func (c *Client) Do(ctx context.Context, repeat bool, call func(context.Context, *Member) error) error {
 	return c.do(ctx, repeat, repeat, call)
+}
+
+// Ask is Do for a call with an answer.
+func Ask[T any](ctx context.Context, c *Client, repeat bool, call func(context.Context, *Member) (T, error)) (answer T, err error) {
+	err = c.Do(ctx, repeat, func(ctx context.Context, m *Member) (err error) {
+		answer, err = call(ctx, m)
+		return err
+	})
+	return answer, err
 }
 
 // DoParked is Do, repeated, for a call that a member may answer late.
@@ -222,4 +228,30 @@ func Certain(err error) bool {
 		return false
 	}
 	return true
+}
+
+// MemberStatus is what a member says of itself and of the cell.
+type MemberStatus struct {
+	Address string                 // as in Config.Members
+	Status  *cellv1.StatusResponse // nil: it does not answer
+	Err     error                  // why
+}
+
+// Statuses asks all members that the configuration names, at the same time, in its order. It returns when
+// all have answered, or the context ends. Safe for concurrent use.
+func (c *Client) Statuses(ctx context.Context) []MemberStatus {
+	said := make([]MemberStatus, len(c.members))
+	var all sync.WaitGroup
+	for i, m := range c.members {
+		all.Go(func() {
+			s := &said[i]
+			s.Address = m.Address
+			r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
+			if s.Err = err; err == nil {
+				s.Status = r
+			}
+		})
+	}
+	all.Wait()
+	return said
 }

@@ -5,8 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -107,12 +105,11 @@ func (s *Session) want(ctx context.Context, path string) error {
 	}
 	s.mu.Unlock()
 	slices.Sort(kinds)
-	return s.client.file(ctx, "watch", path, true, func(ctx context.Context, m *Member) error {
-		_, err := m.Files.Watch(ctx, connect.NewRequest(&cellv1.FilesWatchRequest{
-			Session: s.text, Path: path, Kinds: slices.Compact(kinds),
-		}))
-		return err
+	req := &cellv1.FilesWatchRequest{Session: s.text, Path: path, Kinds: slices.Compact(kinds)}
+	_, err := file(ctx, s.client, "watch", path, true, func(ctx context.Context, m *Member) (*cellv1.FilesWatchResponse, error) {
+		return m.Files.Watch(ctx, req)
 	})
+	return err
 }
 
 // unwatch ends a watch. If the cell cannot be told now, it tells events that nobody wants.

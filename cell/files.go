@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"iter"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -63,39 +61,33 @@ func nodeOf(n *cellv1.Node) Node {
 }
 
 // file makes a call about a path.
-func (c *Client) file(ctx context.Context, what, path string, repeat bool, call func(context.Context, *Member) error) error {
-	err := c.Do(ctx, repeat, call)
-	if err == nil {
-		return nil
-	}
+func file[T any](
+	ctx context.Context, c *Client, what, path string, repeat bool, call func(context.Context, *Member) (T, error),
+) (T, error) {
+	answer, err := Ask(ctx, c, repeat, call)
 	if known := fileErrors[ReasonOf(err)]; known != nil {
 		err = known
 	}
-	return fmt.Errorf("cell: %s %q: %w", what, path, err)
+	if err != nil {
+		err = fmt.Errorf("cell: %s %q: %w", what, path, err)
+	}
+	return answer, err
 }
 
 // Get reads a node and its contents.
 func (c *Client) Get(ctx context.Context, path string) (n Node, contents []byte, err error) {
-	err = c.file(ctx, "get", path, true, func(ctx context.Context, m *Member) error {
-		r, err := m.Files.Get(ctx, connect.NewRequest(&cellv1.GetRequest{Path: path}))
-		if err == nil {
-			n, contents = nodeOf(r.Msg.Node), r.Msg.Contents
-		}
-		return err
+	r, err := file(ctx, c, "get", path, true, func(ctx context.Context, m *Member) (*cellv1.GetResponse, error) {
+		return m.Files.Get(ctx, &cellv1.GetRequest{Path: path})
 	})
-	return n, contents, err
+	return nodeOf(r.GetNode()), r.GetContents(), err
 }
 
 // Stat reads a node without its contents.
-func (c *Client) Stat(ctx context.Context, path string) (n Node, err error) {
-	err = c.file(ctx, "stat", path, true, func(ctx context.Context, m *Member) error {
-		r, err := m.Files.Stat(ctx, connect.NewRequest(&cellv1.StatRequest{Path: path}))
-		if err == nil {
-			n = nodeOf(r.Msg.Node)
-		}
-		return err
+func (c *Client) Stat(ctx context.Context, path string) (Node, error) {
+	r, err := file(ctx, c, "stat", path, true, func(ctx context.Context, m *Member) (*cellv1.StatResponse, error) {
+		return m.Files.Stat(ctx, &cellv1.StatRequest{Path: path})
 	})
-	return n, err
+	return nodeOf(r.GetNode()), err
 }
 
 // If says which node a write means. The zero value means any.
@@ -115,31 +107,26 @@ func (i If) onceOnly() bool { return i.Generation != nil && *i.Generation != 0 }
 // made goes with the session, or stays if that is nil. The error is ErrChanged if the node is not as
 // If says. If a call has got no answer, Put with a generation may return ErrChanged although it is the
 // one that has changed the node: read it then. Without one, or with 0, it returns an error that is not Certain.
-func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Session, want If) (n Node, err error) {
+func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Session, want If) (Node, error) {
 	req := &cellv1.PutRequest{Path: path, Contents: contents, IfGeneration: want.Generation, Instance: want.Instance}
 	if s != nil {
 		req.Session = s.text
 	}
-	err = c.file(ctx, "put", path, want.onceOnly(), func(ctx context.Context, m *Member) error {
-		r, err := m.Files.Put(ctx, connect.NewRequest(req))
-		if err == nil {
-			n = nodeOf(r.Msg.Node)
-		}
-		return err
+	r, err := file(ctx, c, "put", path, want.onceOnly(), func(ctx context.Context, m *Member) (*cellv1.PutResponse, error) {
+		return m.Files.Put(ctx, req)
 	})
-	return n, err
+	return nodeOf(r.GetNode()), err
 }
 
 // Delete removes a node, which must have no children. If a call has got no answer, Delete with a generation or an
 // instance may return ErrNoNode although it is the one that has removed the node. Without them it returns an error that
 // is not Certain.
 func (c *Client) Delete(ctx context.Context, path string, want If) error {
-	return c.file(ctx, "delete", path, want.onceOnly() || want.Instance != 0, func(ctx context.Context, m *Member) error {
-		_, err := m.Files.Delete(ctx, connect.NewRequest(&cellv1.DeleteRequest{
-			Path: path, IfGeneration: want.Generation, Instance: want.Instance,
-		}))
-		return err
+	repeat := want.onceOnly() || want.Instance != 0
+	_, err := file(ctx, c, "delete", path, repeat, func(ctx context.Context, m *Member) (*cellv1.DeleteResponse, error) {
+		return m.Files.Delete(ctx, &cellv1.DeleteRequest{Path: path, IfGeneration: want.Generation, Instance: want.Instance})
 	})
+	return err
 }
 
 // ReadDir yields the children of a path, in their order; "" is the top. A child that is no node itself,
@@ -147,13 +134,8 @@ func (c *Client) Delete(ctx context.Context, path string, want If) error {
 func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error] {
 	return func(yield func(Node, error) bool) {
 		for after := ""; ; {
-			var page *cellv1.ReadDirResponse
-			err := c.file(ctx, "list", path, true, func(ctx context.Context, m *Member) error {
-				r, err := m.Files.ReadDir(ctx, connect.NewRequest(&cellv1.ReadDirRequest{Path: path, After: after}))
-				if err == nil {
-					page = r.Msg
-				}
-				return err
+			page, err := file(ctx, c, "list", path, true, func(ctx context.Context, m *Member) (*cellv1.ReadDirResponse, error) {
+				return m.Files.ReadDir(ctx, &cellv1.ReadDirRequest{Path: path, After: after})
 			})
 			if err != nil {
 				yield(Node{}, err)
@@ -174,16 +156,13 @@ func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error
 
 // SetACL changes who may do what with a node. New nodes below it inherit that; those that are there
 // stay as they are.
-func (c *Client) SetACL(ctx context.Context, path string, a ACL, want If) (n Node, err error) {
-	err = c.file(ctx, "set the rights of", path, want.onceOnly(), func(ctx context.Context, m *Member) error {
-		r, err := m.Files.SetACL(ctx, connect.NewRequest(&cellv1.SetACLRequest{
-			Path: path, IfGeneration: want.Generation, Instance: want.Instance,
-			Acl: &cellv1.ACL{Read: a.Read, Write: a.Write, Change: a.Change},
-		}))
-		if err == nil {
-			n = nodeOf(r.Msg.Node)
-		}
-		return err
+func (c *Client) SetACL(ctx context.Context, path string, a ACL, want If) (Node, error) {
+	req := &cellv1.SetACLRequest{
+		Path: path, IfGeneration: want.Generation, Instance: want.Instance,
+		Acl: &cellv1.ACL{Read: a.Read, Write: a.Write, Change: a.Change},
+	}
+	r, err := file(ctx, c, "set the rights of", path, want.onceOnly(), func(ctx context.Context, m *Member) (*cellv1.SetACLResponse, error) {
+		return m.Files.SetACL(ctx, req)
 	})
-	return n, err
+	return nodeOf(r.GetNode()), err
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -56,14 +55,12 @@ type Session struct {
 	die  context.CancelCauseFunc
 	done chan struct{} // closed when nothing is kept alive any more
 
-	taking  sync.Mutex // while an answer is taken in
-	cursor  string     // of the last answer
-	extends flight     // the calls of Extend
+	taking sync.Mutex // while an answer is taken in
+	cursor string     // of the last answer
 
 	mu     sync.Mutex
 	since  driver.Instant // not after the cell began the TTL that now runs
 	places Extension
-	claims []*cellv1.Claim // to become whole holds by the next call of Extend
 
 	subscribing sync.Mutex // while the cell is told what is watched
 	watches     map[string][]*watch
@@ -96,12 +93,12 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	// An open that is not answered leaves a session that nobody uses, until its TTL is over.
 	err := c.Do(ctx, true, func(ctx context.Context, m *Member) error {
 		sent := c.clock.Now()
-		r, err := m.Sessions.Open(ctx, connect.NewRequest(&cellv1.OpenRequest{
+		r, err := m.Sessions.Open(ctx, &cellv1.OpenRequest{
 			Ttl: duration(o.TTL), LockDelay: duration(o.LockDelay), Note: o.Note,
-		}))
+		})
 		if err == nil {
-			s.text, s.id, s.ttl = r.Msg.Session, r.Msg.Id, r.Msg.Ttl.AsDuration()
-			s.since, s.cursor = sent.Add(r.Msg.ExtendedAfter.AsDuration()), r.Msg.Cursor
+			s.text, s.id, s.ttl = r.Session, r.Id, r.Ttl.AsDuration()
+			s.since, s.cursor = sent.Add(r.ExtendedAfter.AsDuration()), r.Cursor
 		}
 		return err
 	})
@@ -158,29 +155,21 @@ func (s *Session) Err() error {
 }
 
 // Extend extends the session now, and makes claims whole holds. Everything that had been lost before is
-// told before it returns. Several at a time are one call.
+// told before it returns.
 func (s *Session) Extend(ctx context.Context, claims ...*cellv1.Claim) error {
-	s.mu.Lock()
-	s.claims = append(s.claims, claims...)
-	s.mu.Unlock()
-	return s.extends.do(ctx, func() error {
+	ctx, cancel := context.WithTimeout(ctx, min(s.ttl/3, requestWithin))
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	for {
 		if err := s.Err(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(s.life, min(s.ttl/3, requestWithin))
-		defer cancel()
-		for {
-			s.mu.Lock()
-			some := s.claims[:min(len(s.claims), maxClaims)]
-			s.claims = s.claims[len(some):]
-			left := len(s.claims)
-			s.mu.Unlock()
-			err := s.call(ctx, &cellv1.KeepAliveRequest{Now: true, Claims: some})
-			if err != nil || left == 0 {
-				return err
-			}
+		some := claims[:min(len(claims), maxClaims)]
+		claims = claims[len(some):]
+		if err := s.call(ctx, &cellv1.KeepAliveRequest{Now: true, Claims: some}); err != nil || len(claims) == 0 {
+			return err
 		}
-	})
+	}
 }
 
 // maxClaims is how many claims one call makes whole holds.
@@ -190,9 +179,8 @@ const maxClaims = 1000
 func (s *Session) Close(ctx context.Context) error {
 	s.die(ErrSessionOver)
 	<-s.done
-	err := s.client.Do(ctx, true, func(ctx context.Context, m *Member) error {
-		_, err := m.Sessions.Close(ctx, connect.NewRequest(&cellv1.CloseRequest{Session: s.text}))
-		return err
+	_, err := Ask(ctx, s.client, true, func(ctx context.Context, m *Member) (*cellv1.CloseResponse, error) {
+		return m.Sessions.Close(ctx, &cellv1.CloseRequest{Session: s.text})
 	})
 	if ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
 		return nil
@@ -280,7 +268,7 @@ func (s *Session) call(ctx context.Context, m *cellv1.KeepAliveRequest) error {
 	s.taking.Unlock()
 	at := s.client.current.Load()
 	sent := s.client.clock.Now()
-	r, err := s.client.members[at].Sessions.KeepAlive(ctx, connect.NewRequest(m))
+	r, err := s.client.members[at].Sessions.KeepAlive(ctx, m)
 	switch reason := ReasonOf(err); {
 	case reason == cellv1.Reason_REASON_SESSION_OVER, reason == cellv1.Reason_REASON_NOT_YOURS:
 		s.end(fmt.Errorf("%w: %w", ErrSessionOver, err))
@@ -290,11 +278,11 @@ func (s *Session) call(ctx context.Context, m *cellv1.KeepAliveRequest) error {
 			s.client.leave(at)
 		}
 		return err
-	case r.Msg.Nonce != nonce:
+	case r.Nonce != nonce:
 		return errors.New("an answer to another call has come")
 	}
-	s.take(sent, r.Msg)
-	if r.Msg.MemberStopping {
+	s.take(sent, r)
+	if r.MemberStopping {
 		s.client.leave(at)
 	}
 	return nil

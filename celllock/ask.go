@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell"
@@ -81,9 +80,9 @@ func (c *client) ask1(ctx context.Context, s *session, req *driver.Request, queu
 	// arrive, and nobody would know of the hold (P6).
 	err := c.cell.Do(ctx, queue, func(ctx context.Context, m *cell.Member) error {
 		sent = c.clock.Now()
-		answer, err := m.Locks.Acquire(ctx, connect.NewRequest(msg))
+		answer, err := m.Locks.Acquire(ctx, msg)
 		if err == nil {
-			resp = answer.Msg
+			resp = answer
 		}
 		lost = lost || err != nil && !cell.Certain(err)
 		return err

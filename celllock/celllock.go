@@ -31,8 +31,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -106,13 +104,8 @@ const maxTTL = 24 * time.Hour
 func (c *client) contact(ctx context.Context) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	var status *cellv1.StatusResponse
-	err := c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-		r, err := m.Cell.Status(ctx, connect.NewRequest(&cellv1.StatusRequest{}))
-		if err == nil {
-			status = r.Msg
-		}
-		return err
+	status, err := cell.Ask(ctx, c.cell, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
+		return m.Cell.Status(ctx, &cellv1.StatusRequest{})
 	})
 	if err != nil {
 		return err

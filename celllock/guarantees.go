@@ -30,7 +30,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreRestart: {
 			Exclusion: driver.Delays, Tokens: driver.Keeps,
-			Note: "everything acknowledged is on disk; a cell that starts gives every session its whole TTL, and its lock-delay, again, and two seconds",
+			Note: "everything acknowledged is on disk; a cell that starts gives every session its whole TTL, its lock-delay and its minimum holds again, and two seconds",
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,

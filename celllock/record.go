@@ -11,6 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // state is what the client knows of a request.
@@ -224,7 +225,7 @@ func (c *client) drop(over []driver.Grant) {
 				left = append(left, over[i])
 			}
 		}
-		if over = left; len(over) == 0 || !sleep(c.life, c.life, dropPause) {
+		if over = left; len(over) == 0 || !pause.Sleep(c.life, dropPause) {
 			return
 		}
 	}

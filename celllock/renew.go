@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -114,9 +112,8 @@ func (c *client) change(ctx context.Context, g *driver.Grant, m *cellv1.SetNoteR
 	}
 	k := c.keyOf(g.Name, g.Owner)
 	m.Session, m.Name, m.Request = s.of.Credential(), k.name, k.request
-	err = c.cell.Do(ctx, true, func(ctx context.Context, at *cell.Member) error {
-		_, err := at.Locks.SetNote(ctx, connect.NewRequest(m))
-		return err
+	_, err = cell.Ask(ctx, c.cell, true, func(ctx context.Context, at *cell.Member) (*cellv1.SetNoteResponse, error) {
+		return at.Locks.SetNote(ctx, m)
 	})
 	return c.translate(g.Name, err)
 }
@@ -175,15 +172,89 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		return driver.Grant{}, err
 	}
 	k := c.keyOf(g.Name, g.Owner)
-	err = c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-		_, err := m.Locks.Downgrade(ctx, connect.NewRequest(&cellv1.DowngradeRequest{
-			Session: s.of.Credential(), Name: k.name, Request: k.request,
-		}))
-		return err
+	_, err = cell.Ask(ctx, c.cell, true, func(ctx context.Context, m *cell.Member) (*cellv1.DowngradeResponse, error) {
+		return m.Locks.Downgrade(ctx, &cellv1.DowngradeRequest{Session: s.of.Credential(), Name: k.name, Request: k.request})
 	})
 	if err != nil {
 		return driver.Grant{}, c.translate(g.Name, err)
 	}
 	g.Mode, g.Since, g.Valid, g.HandedOver, g.Claim = driver.Shared, renewal.Since, renewal.Valid, false, false
 	return g, nil
+}
+
+// Release implements driver.Driver. What may arrive later finds that the request is over (P6).
+func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	if err := c.alive(ctx); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	batches := map[*session][]int{}
+	for i := range grants {
+		s, err := c.sessionOf(ctx, &grants[i])
+		if err != nil {
+			errs[i] = c.translate(grants[i].Name, err)
+			continue
+		}
+		batches[s] = append(batches[s], i)
+	}
+	for s, batch := range batches {
+		for len(batch) > 0 {
+			some := batch[:min(len(batch), batchSize)]
+			batch = batch[len(some):]
+			c.releaseSome(ctx, s, grants, some, errs)
+		}
+	}
+	return errs
+}
+
+// batchSize is how many locks one call gives back.
+const batchSize = 1000
+
+func (c *client) releaseSome(ctx context.Context, s *session, grants []driver.Grant, some []int, errs []error) {
+	msg := &cellv1.ReleaseRequest{Session: s.of.Credential()}
+	for _, i := range some {
+		g := &grants[i]
+		k := c.keyOf(g.Name, g.Owner)
+		msg.Locks = append(msg.Locks, &cellv1.Release{
+			Name: k.name, Request: k.request, Token: int64(g.Token), Retried: g.Stray, Unused: g.Token == 0 || g.MinHold == 0,
+		})
+	}
+	var outcomes []cellv1.Reason
+	repeated := false // the answer to a call that may have released them was lost
+	err := c.cell.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
+		r, err := m.Locks.Release(ctx, msg)
+		outcomes = r.GetOutcomes()
+		repeated = repeated || err != nil && !cell.Certain(err)
+		return err
+	})
+	if cell.ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
+		s.end(err)
+		outcomes, err = make([]cellv1.Reason, len(some)), nil
+		for n := range outcomes {
+			outcomes[n] = cellv1.Reason_REASON_NOT_HELD
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n, i := range some {
+		switch {
+		case err != nil:
+			errs[i] = c.translate(grants[i].Name, err)
+			continue
+		case n >= len(outcomes) || grants[i].Token == 0 && outcomes[n] == cellv1.Reason_REASON_NOT_HELD:
+		case outcomes[n] == cellv1.Reason_REASON_NOT_HELD && repeated: // by that call, or lost before
+		case outcomes[n] == cellv1.Reason_REASON_NOT_HELD:
+			errs[i] = driver.ErrNotHeld
+		case outcomes[n] == cellv1.Reason_REASON_BROKEN:
+			errs[i] = driver.ErrBroken
+		}
+		if r := c.recordLocked(grants[i].Name, grants[i].Owner); r != nil && r.session == s {
+			c.forgetLocked(r)
+		}
+	}
 }

@@ -83,9 +83,7 @@ type StatusResponse struct {
 	Names    int32 `protobuf:"varint,12,opt,name=names,proto3" json:"names,omitempty"`
 	Nodes    int32 `protobuf:"varint,13,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// What the member has too little of, so that nobody gets anything new there; empty: nothing.
-	Shortage string `protobuf:"bytes,14,opt,name=shortage,proto3" json:"shortage,omitempty"`
-	// How long the member's disk takes to sync the log, on average since it was started; absent: not known.
-	LogSync       *durationpb.Duration `protobuf:"bytes,15,opt,name=log_sync,json=logSync,proto3" json:"log_sync,omitempty"`
+	Shortage      string `protobuf:"bytes,14,opt,name=shortage,proto3" json:"shortage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -216,13 +214,6 @@ func (x *StatusResponse) GetShortage() string {
 		return x.Shortage
 	}
 	return ""
-}
-
-func (x *StatusResponse) GetLogSync() *durationpb.Duration {
-	if x != nil {
-		return x.LogSync
-	}
-	return nil
 }
 
 type Member struct {
@@ -564,101 +555,12 @@ func (x *BackupResponse) GetLeft() int64 {
 	return 0
 }
 
-type CompactRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CompactRequest) Reset() {
-	*x = CompactRequest{}
-	mi := &file_holdfast_cell_v1_cell_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CompactRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CompactRequest) ProtoMessage() {}
-
-func (x *CompactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_cell_v1_cell_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CompactRequest.ProtoReflect.Descriptor instead.
-func (*CompactRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_cell_v1_cell_proto_rawDescGZIP(), []int{9}
-}
-
-type CompactResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The size of the member's file before and after, in bytes.
-	Before        int64 `protobuf:"varint,1,opt,name=before,proto3" json:"before,omitempty"`
-	After         int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CompactResponse) Reset() {
-	*x = CompactResponse{}
-	mi := &file_holdfast_cell_v1_cell_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CompactResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CompactResponse) ProtoMessage() {}
-
-func (x *CompactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_cell_v1_cell_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CompactResponse.ProtoReflect.Descriptor instead.
-func (*CompactResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_cell_v1_cell_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *CompactResponse) GetBefore() int64 {
-	if x != nil {
-		return x.Before
-	}
-	return 0
-}
-
-func (x *CompactResponse) GetAfter() int64 {
-	if x != nil {
-		return x.After
-	}
-	return 0
-}
-
 var File_holdfast_cell_v1_cell_proto protoreflect.FileDescriptor
 
 const file_holdfast_cell_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"\x1bholdfast/cell/v1/cell.proto\x12\x10holdfast.cell.v1\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n" +
-	"\rStatusRequest\"\xf9\x03\n" +
+	"\rStatusRequest\"\xc3\x03\n" +
 	"\x0eStatusResponse\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x16\n" +
@@ -674,8 +576,7 @@ const file_holdfast_cell_v1_cell_proto_rawDesc = "" +
 	"\bsessions\x18\v \x01(\x05R\bsessions\x12\x14\n" +
 	"\x05names\x18\f \x01(\x05R\x05names\x12\x14\n" +
 	"\x05nodes\x18\r \x01(\x05R\x05nodes\x12\x1a\n" +
-	"\bshortage\x18\x0e \x01(\tR\bshortage\x124\n" +
-	"\blog_sync\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\alogSync\"a\n" +
+	"\bshortage\x18\x0e \x01(\tR\bshortage\"a\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bpeer_url\x18\x02 \x01(\tR\apeerUrl\x12\x0e\n" +
@@ -693,17 +594,12 @@ const file_holdfast_cell_v1_cell_proto_rawDesc = "" +
 	"\rBackupRequest\":\n" +
 	"\x0eBackupResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x12\n" +
-	"\x04left\x18\x02 \x01(\x03R\x04left\"\x10\n" +
-	"\x0eCompactRequest\"?\n" +
-	"\x0fCompactResponse\x12\x16\n" +
-	"\x06before\x18\x01 \x01(\x03R\x06before\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\x03R\x05after2\x83\x03\n" +
+	"\x04left\x18\x02 \x01(\x03R\x04left2\xb3\x02\n" +
 	"\x04Cell\x12K\n" +
 	"\x06Status\x12\x1f.holdfast.cell.v1.StatusRequest\x1a .holdfast.cell.v1.StatusResponse\x12B\n" +
 	"\x03Add\x12\x1c.holdfast.cell.v1.AddRequest\x1a\x1d.holdfast.cell.v1.AddResponse\x12K\n" +
 	"\x06Remove\x12\x1f.holdfast.cell.v1.RemoveRequest\x1a .holdfast.cell.v1.RemoveResponse\x12M\n" +
-	"\x06Backup\x12\x1f.holdfast.cell.v1.BackupRequest\x1a .holdfast.cell.v1.BackupResponse0\x01\x12N\n" +
-	"\aCompact\x12 .holdfast.cell.v1.CompactRequest\x1a!.holdfast.cell.v1.CompactResponseB.Z,github.com/holdfastlock/holdfast/cell/cellv1b\x06proto3"
+	"\x06Backup\x12\x1f.holdfast.cell.v1.BackupRequest\x1a .holdfast.cell.v1.BackupResponse0\x01B.Z,github.com/holdfastlock/holdfast/cell/cellv1b\x06proto3"
 
 var (
 	file_holdfast_cell_v1_cell_proto_rawDescOnce sync.Once
@@ -717,7 +613,7 @@ func file_holdfast_cell_v1_cell_proto_rawDescGZIP() []byte {
 	return file_holdfast_cell_v1_cell_proto_rawDescData
 }
 
-var file_holdfast_cell_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_holdfast_cell_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_holdfast_cell_v1_cell_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: holdfast.cell.v1.StatusRequest
 	(*StatusResponse)(nil),      // 1: holdfast.cell.v1.StatusResponse
@@ -728,32 +624,27 @@ var file_holdfast_cell_v1_cell_proto_goTypes = []any{
 	(*RemoveResponse)(nil),      // 6: holdfast.cell.v1.RemoveResponse
 	(*BackupRequest)(nil),       // 7: holdfast.cell.v1.BackupRequest
 	(*BackupResponse)(nil),      // 8: holdfast.cell.v1.BackupResponse
-	(*CompactRequest)(nil),      // 9: holdfast.cell.v1.CompactRequest
-	(*CompactResponse)(nil),     // 10: holdfast.cell.v1.CompactResponse
-	(*durationpb.Duration)(nil), // 11: google.protobuf.Duration
+	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
 }
 var file_holdfast_cell_v1_cell_proto_depIdxs = []int32{
-	2,  // 0: holdfast.cell.v1.StatusResponse.members:type_name -> holdfast.cell.v1.Member
-	11, // 1: holdfast.cell.v1.StatusResponse.shortest_ttl:type_name -> google.protobuf.Duration
-	11, // 2: holdfast.cell.v1.StatusResponse.poll:type_name -> google.protobuf.Duration
-	11, // 3: holdfast.cell.v1.StatusResponse.log_sync:type_name -> google.protobuf.Duration
-	2,  // 4: holdfast.cell.v1.AddResponse.members:type_name -> holdfast.cell.v1.Member
-	2,  // 5: holdfast.cell.v1.RemoveResponse.members:type_name -> holdfast.cell.v1.Member
-	0,  // 6: holdfast.cell.v1.Cell.Status:input_type -> holdfast.cell.v1.StatusRequest
-	3,  // 7: holdfast.cell.v1.Cell.Add:input_type -> holdfast.cell.v1.AddRequest
-	5,  // 8: holdfast.cell.v1.Cell.Remove:input_type -> holdfast.cell.v1.RemoveRequest
-	7,  // 9: holdfast.cell.v1.Cell.Backup:input_type -> holdfast.cell.v1.BackupRequest
-	9,  // 10: holdfast.cell.v1.Cell.Compact:input_type -> holdfast.cell.v1.CompactRequest
-	1,  // 11: holdfast.cell.v1.Cell.Status:output_type -> holdfast.cell.v1.StatusResponse
-	4,  // 12: holdfast.cell.v1.Cell.Add:output_type -> holdfast.cell.v1.AddResponse
-	6,  // 13: holdfast.cell.v1.Cell.Remove:output_type -> holdfast.cell.v1.RemoveResponse
-	8,  // 14: holdfast.cell.v1.Cell.Backup:output_type -> holdfast.cell.v1.BackupResponse
-	10, // 15: holdfast.cell.v1.Cell.Compact:output_type -> holdfast.cell.v1.CompactResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	2, // 0: holdfast.cell.v1.StatusResponse.members:type_name -> holdfast.cell.v1.Member
+	9, // 1: holdfast.cell.v1.StatusResponse.shortest_ttl:type_name -> google.protobuf.Duration
+	9, // 2: holdfast.cell.v1.StatusResponse.poll:type_name -> google.protobuf.Duration
+	2, // 3: holdfast.cell.v1.AddResponse.members:type_name -> holdfast.cell.v1.Member
+	2, // 4: holdfast.cell.v1.RemoveResponse.members:type_name -> holdfast.cell.v1.Member
+	0, // 5: holdfast.cell.v1.Cell.Status:input_type -> holdfast.cell.v1.StatusRequest
+	3, // 6: holdfast.cell.v1.Cell.Add:input_type -> holdfast.cell.v1.AddRequest
+	5, // 7: holdfast.cell.v1.Cell.Remove:input_type -> holdfast.cell.v1.RemoveRequest
+	7, // 8: holdfast.cell.v1.Cell.Backup:input_type -> holdfast.cell.v1.BackupRequest
+	1, // 9: holdfast.cell.v1.Cell.Status:output_type -> holdfast.cell.v1.StatusResponse
+	4, // 10: holdfast.cell.v1.Cell.Add:output_type -> holdfast.cell.v1.AddResponse
+	6, // 11: holdfast.cell.v1.Cell.Remove:output_type -> holdfast.cell.v1.RemoveResponse
+	8, // 12: holdfast.cell.v1.Cell.Backup:output_type -> holdfast.cell.v1.BackupResponse
+	9, // [9:13] is the sub-list for method output_type
+	5, // [5:9] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_cell_v1_cell_proto_init() }
@@ -767,7 +658,7 @@ func file_holdfast_cell_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_cell_v1_cell_proto_rawDesc), len(file_holdfast_cell_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

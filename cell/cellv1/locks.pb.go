@@ -1038,121 +1038,6 @@ func (x *LocksListResponse) GetMore() bool {
 	return false
 }
 
-type WatchRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The revision of the last response. 0: answer at once.
-	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// For how long to wait at most, up to a minute.
-	Wait          *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WatchRequest) Reset() {
-	*x = WatchRequest{}
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WatchRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WatchRequest) ProtoMessage() {}
-
-func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
-func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *WatchRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *WatchRequest) GetRevision() int64 {
-	if x != nil {
-		return x.Revision
-	}
-	return 0
-}
-
-func (x *WatchRequest) GetWait() *durationpb.Duration {
-	if x != nil {
-		return x.Wait
-	}
-	return nil
-}
-
-type WatchResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty if nothing has changed.
-	Lock          *Lock `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
-	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WatchResponse) Reset() {
-	*x = WatchResponse{}
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WatchResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WatchResponse) ProtoMessage() {}
-
-func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
-func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *WatchResponse) GetLock() *Lock {
-	if x != nil {
-		return x.Lock
-	}
-	return nil
-}
-
-func (x *WatchResponse) GetRevision() int64 {
-	if x != nil {
-		return x.Revision
-	}
-	return 0
-}
-
 // Lock is what operators see of a name.
 type Lock struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1169,7 +1054,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[19]
+	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1066,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[19]
+	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1079,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Lock) GetName() string {
@@ -1248,7 +1133,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[20]
+	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1145,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[20]
+	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1158,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Holder) GetSession() string {
@@ -1346,7 +1231,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[21]
+	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1243,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[21]
+	mi := &file_holdfast_cell_v1_locks_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1256,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_cell_v1_locks_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Waiter) GetSession() string {
@@ -1486,14 +1371,7 @@ const file_holdfast_cell_v1_locks_proto_rawDesc = "" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\"U\n" +
 	"\x11LocksListResponse\x12,\n" +
 	"\x05locks\x18\x01 \x03(\v2\x16.holdfast.cell.v1.LockR\x05locks\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"m\n" +
-	"\fWatchRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12-\n" +
-	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"W\n" +
-	"\rWatchResponse\x12*\n" +
-	"\x04lock\x18\x01 \x01(\v2\x16.holdfast.cell.v1.LockR\x04lock\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xd2\x01\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xd2\x01\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x122\n" +
 	"\aholders\x18\x02 \x03(\v2\x18.holdfast.cell.v1.HolderR\aholders\x122\n" +
@@ -1516,7 +1394,7 @@ const file_holdfast_cell_v1_locks_proto_rawDesc = "" +
 	"\x04mode\x18\x03 \x01(\x0e2\x16.holdfast.cell.v1.ModeR\x04mode\x12\x18\n" +
 	"\apermits\x18\x04 \x01(\x05R\apermits\x12\x12\n" +
 	"\x04note\x18\x05 \x01(\tR\x04note\x123\n" +
-	"\awaiting\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\awaiting2\xe7\x05\n" +
+	"\awaiting\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\awaiting2\x9d\x05\n" +
 	"\x05Locks\x12N\n" +
 	"\aAcquire\x12 .holdfast.cell.v1.AcquireRequest\x1a!.holdfast.cell.v1.AcquireResponse\x12N\n" +
 	"\aRelease\x12 .holdfast.cell.v1.ReleaseRequest\x1a!.holdfast.cell.v1.ReleaseResponse\x12T\n" +
@@ -1525,8 +1403,7 @@ const file_holdfast_cell_v1_locks_proto_rawDesc = "" +
 	"\x05Break\x12\x1e.holdfast.cell.v1.BreakRequest\x1a\x1f.holdfast.cell.v1.BreakResponse\x12c\n" +
 	"\x0eCheckSequencer\x12'.holdfast.cell.v1.CheckSequencerRequest\x1a(.holdfast.cell.v1.CheckSequencerResponse\x12N\n" +
 	"\aInspect\x12 .holdfast.cell.v1.InspectRequest\x1a!.holdfast.cell.v1.InspectResponse\x12O\n" +
-	"\x04List\x12\".holdfast.cell.v1.LocksListRequest\x1a#.holdfast.cell.v1.LocksListResponse\x12H\n" +
-	"\x05Watch\x12\x1e.holdfast.cell.v1.WatchRequest\x1a\x1f.holdfast.cell.v1.WatchResponseB.Z,github.com/holdfastlock/holdfast/cell/cellv1b\x06proto3"
+	"\x04List\x12\".holdfast.cell.v1.LocksListRequest\x1a#.holdfast.cell.v1.LocksListResponseB.Z,github.com/holdfastlock/holdfast/cell/cellv1b\x06proto3"
 
 var (
 	file_holdfast_cell_v1_locks_proto_rawDescOnce sync.Once
@@ -1540,7 +1417,7 @@ func file_holdfast_cell_v1_locks_proto_rawDescGZIP() []byte {
 	return file_holdfast_cell_v1_locks_proto_rawDescData
 }
 
-var file_holdfast_cell_v1_locks_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_holdfast_cell_v1_locks_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_holdfast_cell_v1_locks_proto_goTypes = []any{
 	(*AcquireRequest)(nil),         // 0: holdfast.cell.v1.AcquireRequest
 	(*AcquireResponse)(nil),        // 1: holdfast.cell.v1.AcquireResponse
@@ -1559,60 +1436,54 @@ var file_holdfast_cell_v1_locks_proto_goTypes = []any{
 	(*InspectResponse)(nil),        // 14: holdfast.cell.v1.InspectResponse
 	(*LocksListRequest)(nil),       // 15: holdfast.cell.v1.LocksListRequest
 	(*LocksListResponse)(nil),      // 16: holdfast.cell.v1.LocksListResponse
-	(*WatchRequest)(nil),           // 17: holdfast.cell.v1.WatchRequest
-	(*WatchResponse)(nil),          // 18: holdfast.cell.v1.WatchResponse
-	(*Lock)(nil),                   // 19: holdfast.cell.v1.Lock
-	(*Holder)(nil),                 // 20: holdfast.cell.v1.Holder
-	(*Waiter)(nil),                 // 21: holdfast.cell.v1.Waiter
-	(Mode)(0),                      // 22: holdfast.cell.v1.Mode
-	(*durationpb.Duration)(nil),    // 23: google.protobuf.Duration
-	(*HeldBy)(nil),                 // 24: holdfast.cell.v1.HeldBy
-	(*Extension)(nil),              // 25: holdfast.cell.v1.Extension
-	(Reason)(0),                    // 26: holdfast.cell.v1.Reason
+	(*Lock)(nil),                   // 17: holdfast.cell.v1.Lock
+	(*Holder)(nil),                 // 18: holdfast.cell.v1.Holder
+	(*Waiter)(nil),                 // 19: holdfast.cell.v1.Waiter
+	(Mode)(0),                      // 20: holdfast.cell.v1.Mode
+	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
+	(*HeldBy)(nil),                 // 22: holdfast.cell.v1.HeldBy
+	(*Extension)(nil),              // 23: holdfast.cell.v1.Extension
+	(Reason)(0),                    // 24: holdfast.cell.v1.Reason
 }
 var file_holdfast_cell_v1_locks_proto_depIdxs = []int32{
-	22, // 0: holdfast.cell.v1.AcquireRequest.mode:type_name -> holdfast.cell.v1.Mode
-	23, // 1: holdfast.cell.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
-	23, // 2: holdfast.cell.v1.AcquireRequest.min_hold:type_name -> google.protobuf.Duration
-	24, // 3: holdfast.cell.v1.AcquireResponse.held:type_name -> holdfast.cell.v1.HeldBy
-	25, // 4: holdfast.cell.v1.AcquireResponse.places:type_name -> holdfast.cell.v1.Extension
+	20, // 0: holdfast.cell.v1.AcquireRequest.mode:type_name -> holdfast.cell.v1.Mode
+	21, // 1: holdfast.cell.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
+	21, // 2: holdfast.cell.v1.AcquireRequest.min_hold:type_name -> google.protobuf.Duration
+	22, // 3: holdfast.cell.v1.AcquireResponse.held:type_name -> holdfast.cell.v1.HeldBy
+	23, // 4: holdfast.cell.v1.AcquireResponse.places:type_name -> holdfast.cell.v1.Extension
 	3,  // 5: holdfast.cell.v1.ReleaseRequest.locks:type_name -> holdfast.cell.v1.Release
-	26, // 6: holdfast.cell.v1.ReleaseResponse.outcomes:type_name -> holdfast.cell.v1.Reason
-	19, // 7: holdfast.cell.v1.InspectResponse.lock:type_name -> holdfast.cell.v1.Lock
-	19, // 8: holdfast.cell.v1.LocksListResponse.locks:type_name -> holdfast.cell.v1.Lock
-	23, // 9: holdfast.cell.v1.WatchRequest.wait:type_name -> google.protobuf.Duration
-	19, // 10: holdfast.cell.v1.WatchResponse.lock:type_name -> holdfast.cell.v1.Lock
-	20, // 11: holdfast.cell.v1.Lock.holders:type_name -> holdfast.cell.v1.Holder
-	21, // 12: holdfast.cell.v1.Lock.waiters:type_name -> holdfast.cell.v1.Waiter
-	23, // 13: holdfast.cell.v1.Lock.closed_for:type_name -> google.protobuf.Duration
-	22, // 14: holdfast.cell.v1.Holder.mode:type_name -> holdfast.cell.v1.Mode
-	23, // 15: holdfast.cell.v1.Holder.held:type_name -> google.protobuf.Duration
-	23, // 16: holdfast.cell.v1.Holder.expires:type_name -> google.protobuf.Duration
-	22, // 17: holdfast.cell.v1.Waiter.mode:type_name -> holdfast.cell.v1.Mode
-	23, // 18: holdfast.cell.v1.Waiter.waiting:type_name -> google.protobuf.Duration
-	0,  // 19: holdfast.cell.v1.Locks.Acquire:input_type -> holdfast.cell.v1.AcquireRequest
-	2,  // 20: holdfast.cell.v1.Locks.Release:input_type -> holdfast.cell.v1.ReleaseRequest
-	5,  // 21: holdfast.cell.v1.Locks.Downgrade:input_type -> holdfast.cell.v1.DowngradeRequest
-	7,  // 22: holdfast.cell.v1.Locks.SetNote:input_type -> holdfast.cell.v1.SetNoteRequest
-	9,  // 23: holdfast.cell.v1.Locks.Break:input_type -> holdfast.cell.v1.BreakRequest
-	11, // 24: holdfast.cell.v1.Locks.CheckSequencer:input_type -> holdfast.cell.v1.CheckSequencerRequest
-	13, // 25: holdfast.cell.v1.Locks.Inspect:input_type -> holdfast.cell.v1.InspectRequest
-	15, // 26: holdfast.cell.v1.Locks.List:input_type -> holdfast.cell.v1.LocksListRequest
-	17, // 27: holdfast.cell.v1.Locks.Watch:input_type -> holdfast.cell.v1.WatchRequest
-	1,  // 28: holdfast.cell.v1.Locks.Acquire:output_type -> holdfast.cell.v1.AcquireResponse
-	4,  // 29: holdfast.cell.v1.Locks.Release:output_type -> holdfast.cell.v1.ReleaseResponse
-	6,  // 30: holdfast.cell.v1.Locks.Downgrade:output_type -> holdfast.cell.v1.DowngradeResponse
-	8,  // 31: holdfast.cell.v1.Locks.SetNote:output_type -> holdfast.cell.v1.SetNoteResponse
-	10, // 32: holdfast.cell.v1.Locks.Break:output_type -> holdfast.cell.v1.BreakResponse
-	12, // 33: holdfast.cell.v1.Locks.CheckSequencer:output_type -> holdfast.cell.v1.CheckSequencerResponse
-	14, // 34: holdfast.cell.v1.Locks.Inspect:output_type -> holdfast.cell.v1.InspectResponse
-	16, // 35: holdfast.cell.v1.Locks.List:output_type -> holdfast.cell.v1.LocksListResponse
-	18, // 36: holdfast.cell.v1.Locks.Watch:output_type -> holdfast.cell.v1.WatchResponse
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	24, // 6: holdfast.cell.v1.ReleaseResponse.outcomes:type_name -> holdfast.cell.v1.Reason
+	17, // 7: holdfast.cell.v1.InspectResponse.lock:type_name -> holdfast.cell.v1.Lock
+	17, // 8: holdfast.cell.v1.LocksListResponse.locks:type_name -> holdfast.cell.v1.Lock
+	18, // 9: holdfast.cell.v1.Lock.holders:type_name -> holdfast.cell.v1.Holder
+	19, // 10: holdfast.cell.v1.Lock.waiters:type_name -> holdfast.cell.v1.Waiter
+	21, // 11: holdfast.cell.v1.Lock.closed_for:type_name -> google.protobuf.Duration
+	20, // 12: holdfast.cell.v1.Holder.mode:type_name -> holdfast.cell.v1.Mode
+	21, // 13: holdfast.cell.v1.Holder.held:type_name -> google.protobuf.Duration
+	21, // 14: holdfast.cell.v1.Holder.expires:type_name -> google.protobuf.Duration
+	20, // 15: holdfast.cell.v1.Waiter.mode:type_name -> holdfast.cell.v1.Mode
+	21, // 16: holdfast.cell.v1.Waiter.waiting:type_name -> google.protobuf.Duration
+	0,  // 17: holdfast.cell.v1.Locks.Acquire:input_type -> holdfast.cell.v1.AcquireRequest
+	2,  // 18: holdfast.cell.v1.Locks.Release:input_type -> holdfast.cell.v1.ReleaseRequest
+	5,  // 19: holdfast.cell.v1.Locks.Downgrade:input_type -> holdfast.cell.v1.DowngradeRequest
+	7,  // 20: holdfast.cell.v1.Locks.SetNote:input_type -> holdfast.cell.v1.SetNoteRequest
+	9,  // 21: holdfast.cell.v1.Locks.Break:input_type -> holdfast.cell.v1.BreakRequest
+	11, // 22: holdfast.cell.v1.Locks.CheckSequencer:input_type -> holdfast.cell.v1.CheckSequencerRequest
+	13, // 23: holdfast.cell.v1.Locks.Inspect:input_type -> holdfast.cell.v1.InspectRequest
+	15, // 24: holdfast.cell.v1.Locks.List:input_type -> holdfast.cell.v1.LocksListRequest
+	1,  // 25: holdfast.cell.v1.Locks.Acquire:output_type -> holdfast.cell.v1.AcquireResponse
+	4,  // 26: holdfast.cell.v1.Locks.Release:output_type -> holdfast.cell.v1.ReleaseResponse
+	6,  // 27: holdfast.cell.v1.Locks.Downgrade:output_type -> holdfast.cell.v1.DowngradeResponse
+	8,  // 28: holdfast.cell.v1.Locks.SetNote:output_type -> holdfast.cell.v1.SetNoteResponse
+	10, // 29: holdfast.cell.v1.Locks.Break:output_type -> holdfast.cell.v1.BreakResponse
+	12, // 30: holdfast.cell.v1.Locks.CheckSequencer:output_type -> holdfast.cell.v1.CheckSequencerResponse
+	14, // 31: holdfast.cell.v1.Locks.Inspect:output_type -> holdfast.cell.v1.InspectResponse
+	16, // 32: holdfast.cell.v1.Locks.List:output_type -> holdfast.cell.v1.LocksListResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_cell_v1_locks_proto_init() }
@@ -1629,7 +1500,7 @@ func file_holdfast_cell_v1_locks_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_cell_v1_locks_proto_rawDesc), len(file_holdfast_cell_v1_locks_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

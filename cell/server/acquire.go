@@ -1,13 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,19 +16,12 @@ import (
 )
 
 // Acquire takes a lock, or a place in its queue.
-func (l locks) Acquire(
-	ctx context.Context, r *connect.Request[cellv1.AcquireRequest],
-) (*connect.Response[cellv1.AcquireResponse], error) {
-	a, err := l.newAcquire(ctx, r.Msg)
+func (l locks) Acquire(ctx context.Context, r *cellv1.AcquireRequest) (*cellv1.AcquireResponse, error) {
+	a, err := l.newAcquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	defer a.handled()
-	resp, err := a.run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(resp), nil
+	return a.run(ctx)
 }
 
 // acquire is one call of Acquire.
@@ -38,7 +29,6 @@ type acquire struct {
 	*front
 	driver.Request
 	session   *session
-	answered  bool // what becomes of the request from now on its session's parked call tells
 	arrived   driver.Instant
 	wait      time.Duration  // for how long to be parked at most
 	queue     bool           // take a place and answer at once
@@ -61,7 +51,7 @@ func (f *front) newAcquire(ctx context.Context, m *cellv1.AcquireRequest) (*acqu
 	if a.session, err = f.session(ctx, m.Session); err != nil {
 		return nil, err
 	}
-	rec := a.session.record.Load()
+	rec := a.session.record
 	a.Request = driver.Request{
 		Name: m.Name, Owner: ownerOf(a.session.id, m.Request), Mode: modeOf(m.Mode), Note: m.Note,
 		MinHold: m.MinHold.AsDuration(), LockDelay: rec.lockDelay(), Tokens: int(m.Tokens),
@@ -69,24 +59,7 @@ func (f *front) newAcquire(ctx context.Context, m *cellv1.AcquireRequest) (*acqu
 	if a.Mode == driver.Slot {
 		a.Slots, a.Permits = int(m.Slots), max(int(m.Permits), 1)
 	}
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	a.session.handleLocked(a.Name, a.Owner)
 	return a, nil
-}
-
-// handled ends what handleLocked began, unless the answer has ended it.
-func (a *acquire) handled() {
-	a.mirror.mu.Lock()
-	defer a.mirror.mu.Unlock()
-	a.handledLocked()
-}
-
-func (a *acquire) handledLocked() {
-	if !a.answered {
-		a.answered = true
-		a.session.handledLocked(a.Name, a.Owner)
-	}
 }
 
 func modeOf(m cellv1.Mode) driver.Mode {
@@ -178,8 +151,7 @@ func (a *acquire) look() situation {
 		s.free = n == nil
 		return s
 	}
-	for m.entries[layout.Key(a.Name, a.session.id, s.n)] != nil ||
-		m.entries[layout.Key(a.Name, a.session.id, s.n|closerBit)] != nil {
+	for m.entries[layout.Key(a.Name, a.session.id, s.n)] != nil {
 		s.n++
 	}
 	s.free = n.admits(table.UseOf(&a.Request))
@@ -258,23 +230,13 @@ func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireRespon
 	if err := a.hasSpace(); err != nil {
 		return nil, err
 	}
-	if err := a.mayHold(ctx); err != nil {
+	if err := a.mayHave(ctx, callerOf(ctx), "locks", 1); err != nil {
 		return nil, err
 	}
 	key := layout.Key(a.Name, a.session.id, s.n)
 	txn := layout.Take(a.Name, requestFor(a.Name, a.Owner), key, a.text(), clientv3.LeaseID(leaseOf(a.session.id)), s.newest, 1)
-	put := a.put
-	if a.MinHold > 0 {
-		put = func(ctx context.Context, txn *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-			return a.putClosing(ctx, s.n, txn)
-		}
-	}
-	same, err := a.stillAllowed(ctx, a.Name, toWrite)
-	if err != nil {
-		return nil, err
-	}
-	txn.Compare = append(append(txn.Compare, exists(a.session.id)), same...)
-	resp, err := put(ctx, txn)
+	txn.Compare = append(txn.Compare, exists(a.session.id))
+	resp, err := a.put(ctx, txn)
 	switch {
 	case err != nil:
 		return nil, ofStore(ctx, err)
@@ -299,10 +261,6 @@ func (a *acquire) enter(ctx context.Context, s *situation) error {
 	if err := a.signOfLife(ctx, a.takePlaces); err != nil {
 		return err
 	}
-	same, err := a.stillAllowed(ctx, a.Name, toWrite)
-	if err != nil {
-		return err
-	}
 	places := clientv3.LeaseID(placeLeaseOf(a.session.id))
 	own := layout.Dir(a.Name) + a.session.id + "."
 	txn := &etcdserverpb.TxnRequest{
@@ -313,11 +271,7 @@ func (a *acquire) enter(ctx context.Context, s *situation) error {
 		},
 		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(), places)},
 	}
-	if a.MinHold > 0 {
-		txn.Success = append(txn.Success, a.closerOp(s.n, places))
-	}
-	txn.Compare = append(txn.Compare, same...)
-	_, err = a.txn(ctx, txn)
+	_, err := a.txn(ctx, txn)
 	if isLeaseNotFound(err) { // it is the session's first place
 		return a.grantLease(ctx, int64(places))
 	}
@@ -356,7 +310,9 @@ func (a *acquire) confirmPlaces(ctx context.Context) error {
 
 // text is the value of the request's key.
 func (a *acquire) text() string {
-	return layout.Text(layout.NewValue(&a.Request, a.session.id, time.Now().UnixMilli()))
+	v := layout.NewValue(&a.Request, a.session.id, time.Now().UnixMilli())
+	v.MinHold = int64((a.MinHold + time.Millisecond - 1) / time.Millisecond)
+	return layout.Text(v)
 }
 
 // has answers for an entry of the request, or waits for what becomes of it. It answers nothing if the
@@ -376,11 +332,6 @@ func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, e
 			if err := a.await(ctx, e); err != nil {
 				return nil, err
 			}
-			if err := a.allowed(ctx, a.Name, toWrite); err != nil { // it was taken away meanwhile
-				if removed, failed := a.giveUp(ctx, removal{entry: e, tombstone: true}); failed != nil || removed {
-					return nil, cmp.Or(failed, err)
-				}
-			}
 			if err := a.own(ctx, a.session, []*entry{e}); err != nil {
 				return nil, err
 			}
@@ -391,8 +342,6 @@ func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, e
 	if e.gone {
 		return nil, nil
 	}
-	// From here on what becomes of a place is told by the parked call: nothing comes between.
-	a.handledLocked()
 	return a.answerLocked(e), nil
 }
 

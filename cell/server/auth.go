@@ -2,8 +2,7 @@ package server
 
 import (
 	"context"
-
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"strings"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
@@ -81,34 +80,47 @@ func (f *front) mayAdminister(ctx context.Context) error {
 	return nil
 }
 
-// stillAllowed reports whether the caller may do something with a path, as the mirror shows it, and returns what compares
-// that the ACL which says so is still that. A call whose right is taken away at another member, while it is at work,
-// must not write after that, nor make a node with the rights from before.
-func (f *front) stillAllowed(ctx context.Context, path string, r right) ([]*etcdserverpb.Compare, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	return f.stillAllowedLocked(ctx, path, r)
+// listsAt is what the paths of lists begin with: a node below it names principals, one on each line.
+const listsAt = "acl/"
+
+// isList reports whether a path is that of a list, or above all of them.
+func isList(path string) bool { return path+"/" == listsAt || strings.HasPrefix(path, listsAt) }
+
+// putListLocked takes in the contents of a node, if it is a list.
+func (m *mirror) putListLocked(path string, contents []byte) {
+	name, ok := strings.CutPrefix(path, listsAt)
+	if !ok {
+		return
+	}
+	list := map[string]bool{}
+	for line := range strings.Lines(string(contents)) {
+		if line = strings.TrimSpace(line); line != "" {
+			list[line] = true
+		}
+	}
+	m.lists[name] = list
 }
 
-func (f *front) stillAllowedLocked(ctx context.Context, path string, r right) (same []*etcdserverpb.Compare, err error) {
-	if err := f.allowedLocked(ctx, path, r); err != nil {
-		return nil, err
+func (m *mirror) deleteListLocked(path string) {
+	if name, ok := strings.CutPrefix(path, listsAt); ok {
+		delete(m.lists, name)
 	}
-	list := f.mirror.aclLocked(path).list(r)
-	for ; path != ""; path = parentOf(path) {
-		n, there := f.mirror.nodes.Get(&node{path: path})
-		if there {
-			same = append(same, compareChanged([]byte(nodesAt+path), n.aclAt))
-			break
+}
+
+// aclLocked returns who may do what with a path: what its node says, or that of the nearest one above.
+// The zero value, where there is none, narrows nothing.
+func (m *mirror) aclLocked(path string) acl {
+	for path != "" {
+		if n, ok := m.nodes.Get(&node{path: path}); ok {
+			return n.acl
 		}
-		same = append(same, compareChanged([]byte(nodesAt+path), 0))
+		path = parentOf(path)
 	}
-	if list != "" {
-		written := int64(0)
-		if n, there := f.mirror.nodes.Get(&node{path: listsAt + list}); there {
-			written = n.contentsAt
-		}
-		same = append(same, compareChanged([]byte(contentsAt+listsAt+list), written))
-	}
-	return same, nil
+	return acl{}
+}
+
+// listedLocked reports whether a list lets a principal: an empty name lets everybody, and a list that is
+// not there nobody.
+func (m *mirror) listedLocked(name, principal string) bool {
+	return name == "" || m.lists[name][principal]
 }

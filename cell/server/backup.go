@@ -34,7 +34,7 @@ import (
 const chunk = 256 << 10
 
 // Backup sends all that the cell has.
-func (c cell) Backup(ctx context.Context, _ *connect.Request[cellv1.BackupRequest], to *connect.ServerStream[cellv1.BackupResponse]) error {
+func (c cell) Backup(ctx context.Context, _ *cellv1.BackupRequest, to *connect.ServerStream[cellv1.BackupResponse]) error {
 	if err := c.front.mayAdminister(ctx); err != nil {
 		return err
 	}

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
@@ -126,7 +124,7 @@ func TestBackupLeft(t *testing.T) {
 	c := cellv1connect.NewCellClient(http.DefaultClient, "http://"+m.Addr())
 	for range 20 {
 		ctx, leave := context.WithCancel(t.Context())
-		stream, err := c.Backup(ctx, connect.NewRequest(&cellv1.BackupRequest{}))
+		stream, err := c.Backup(ctx, &cellv1.BackupRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
@@ -21,7 +19,7 @@ import (
 // backUp returns a backup as a member sends it.
 func backUp(t *testing.T, m *Member) []byte {
 	t.Helper()
-	stream, err := cellv1connect.NewCellClient(http.DefaultClient, "http://"+m.Addr()).Backup(t.Context(), connect.NewRequest(&cellv1.BackupRequest{}))
+	stream, err := cellv1connect.NewCellClient(http.DefaultClient, "http://"+m.Addr()).Backup(t.Context(), &cellv1.BackupRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -12,10 +10,7 @@ import (
 
 // Downgrade makes a shared hold of an exclusive one. The key stays, and so does its place in the order:
 // nothing comes between.
-func (l locks) Downgrade(
-	ctx context.Context, r *connect.Request[cellv1.DowngradeRequest],
-) (*connect.Response[cellv1.DowngradeResponse], error) {
-	m := r.Msg
+func (l locks) Downgrade(ctx context.Context, m *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error) {
 	e, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
 		if v.Mode == driver.Slot.String() {
 			return refuse(cellv1.Reason_REASON_MISMATCH, "%.80q is a semaphore", m.Name)
@@ -28,14 +23,11 @@ func (l locks) Downgrade(
 	}
 	l.mirror.mu.Lock()
 	defer l.mirror.mu.Unlock()
-	return connect.NewResponse(&cellv1.DowngradeResponse{Token: int64(e.tokenOf())}), nil
+	return &cellv1.DowngradeResponse{Token: int64(e.tokenOf())}, nil
 }
 
 // SetNote changes the note of a hold, and puts the token in use on record.
-func (l locks) SetNote(
-	ctx context.Context, r *connect.Request[cellv1.SetNoteRequest],
-) (*connect.Response[cellv1.SetNoteResponse], error) {
-	m := r.Msg
+func (l locks) SetNote(ctx context.Context, m *cellv1.SetNoteRequest) (*cellv1.SetNoteResponse, error) {
 	if m.Note != nil && len(*m.Note) > maxNote {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "note: %d bytes are too many: at most %d", len(*m.Note), maxNote)
 	}
@@ -51,7 +43,7 @@ func (l locks) SetNote(
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.SetNoteResponse{}), nil
+	return &cellv1.SetNoteResponse{}, nil
 }
 
 // change edits the value of a hold's key. It is put only if it is as it was when it was read: suppose
@@ -80,15 +72,15 @@ func (f *front) change(ctx context.Context, credential, name, request string, ed
 		if err := edit(&v); err != nil {
 			return nil, err
 		}
-		if v == parsed.Value { // perhaps by a call before, which did not come as far as the closer
-			return e, f.changeCloser(ctx, e, v.Mode)
+		if v == parsed.Value {
+			return e, nil
 		}
 		resp, err := f.txn(ctx, table.Change(parsed.Key, parsed.Mod, layout.Text(v)))
 		if err != nil {
 			return nil, ofStore(ctx, err)
 		}
 		if resp.Succeeded {
-			return e, f.changeCloser(ctx, e, v.Mode)
+			return e, nil
 		}
 	}
 }
@@ -101,23 +93,8 @@ func (f *front) holdOf(s *session, name, request string) (*entry, table.Entry, e
 	if e := f.mirror.nameLocked(name).find(owner); e != nil && e.holds {
 		return e, e.Entry, nil
 	}
-	if f.mirror.tombstones[tombstoneOf(name, owner)] {
+	if f.mirror.tombstones[tombstoneOf(name, owner)].broken {
 		return nil, table.Entry{}, refuse(cellv1.Reason_REASON_BROKEN, "an operator has ended the hold of %.80q", name)
 	}
 	return nil, table.Entry{}, refuse(cellv1.Reason_REASON_NOT_HELD, "the session does not hold %.80q", name)
-}
-
-// changeCloser makes what closes the name for a hold's minimum time of the hold's mode.
-func (f *front) changeCloser(ctx context.Context, e *entry, mode string) error {
-	f.mirror.mu.Lock()
-	c := f.mirror.closerOfLocked(e)
-	if c == nil || c.Value.Mode == mode {
-		f.mirror.mu.Unlock()
-		return nil
-	}
-	v, key, mod := c.Value, c.Key, c.Mod
-	f.mirror.mu.Unlock()
-	v.Mode = mode
-	_, err := f.txn(ctx, table.Change(key, mod, v.String()))
-	return ofStore(ctx, err)
 }

@@ -32,9 +32,8 @@ type Config struct {
 	Principals string
 	// Insecure allows an address beyond this host without TLS, or without principals.
 	Insecure bool
-	// Connections is how many connections of clients there may be, and PerAddress how many of one
-	// address, if that is not of this host. 0: DefaultConnections and DefaultPerAddress.
-	Connections, PerAddress int
+	// Connections is how many connections of clients there may be. 0: DefaultConnections.
+	Connections int
 
 	// Members are the peer URLs of all members of a new cell, this one's included, by their names.
 	// Empty: it is the only one, and listens to no other.
@@ -73,42 +72,21 @@ type TLS struct {
 
 func (t TLS) set() bool { return t != TLS{} }
 
-// Bounds of connections that were not set.
-const (
-	DefaultConnections = 20_000
-	DefaultPerAddress  = 2_000
-)
+// DefaultConnections is how many connections a member takes that was not told.
+const DefaultConnections = 20_000
 
 // DefaultListen is where a member listens that was not told.
 const DefaultListen = "127.0.0.1:7433"
 
 // withDefaults returns the configuration with what was left out.
 func (c Config) withDefaults() Config {
-	if c.Name == "" {
-		c.Name = "one"
-	}
-	if c.Listen == "" {
-		c.Listen = DefaultListen
-	}
-	c.Connections, c.PerAddress = cmp.Or(c.Connections, DefaultConnections), cmp.Or(c.PerAddress, DefaultPerAddress)
-	if c.patience == (patience{}) {
-		c.patience = usualPatience
-	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = 100 * time.Millisecond
-	}
-	if c.Election == 0 {
-		c.Election = time.Second
-	}
-	if c.Reserve == 0 {
-		c.Reserve = DefaultReserve
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Audit == nil {
-		c.Audit = c.Log
-	}
+	c.Name, c.Listen = cmp.Or(c.Name, "one"), cmp.Or(c.Listen, DefaultListen)
+	c.Heartbeat, c.Election = cmp.Or(c.Heartbeat, 100*time.Millisecond), cmp.Or(c.Election, time.Second)
+	c.Reserve = cmp.Or(c.Reserve, DefaultReserve)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	c.Audit = cmp.Or(c.Audit, c.Log)
+	c.patience = cmp.Or(c.patience, usualPatience)
+	c.Connections = cmp.Or(c.Connections, DefaultConnections)
 	return c
 }
 
@@ -137,8 +115,8 @@ func (c *Config) checkAll() error {
 	case !loopback(host) && !c.knowsPrincipals() && !c.Insecure:
 		return fmt.Errorf("listen: %s is not of this host alone, and nobody is asked who he is: everybody on the "+
 			"network could take every lock. Name the authority of clients' certificates, or a file of principals, or allow it by --insecure", c.Listen)
-	case c.Connections < 1 || c.PerAddress < 1:
-		return fmt.Errorf("%d connections, %d of an address: at least 1 is right", c.Connections, c.PerAddress)
+	case c.Connections < 1:
+		return fmt.Errorf("%d connections: at least 1 is right", c.Connections)
 	case c.TLS.set() && (c.TLS.Cert == "" || c.TLS.Key == ""):
 		return errors.New("a certificate and its key belong together")
 	case c.Heartbeat < time.Millisecond || c.Election < 5*c.Heartbeat || c.Election > 50*time.Second:

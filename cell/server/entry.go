@@ -16,7 +16,6 @@ type name struct {
 	name    string
 	entries []*entry // in the order of their create revisions
 	holders int      // how many of them hold it
-	rev     int64    // of the last change
 }
 
 // entry is a key of a name: a hold, a place in its queue, or what closes the name. The mirror's mutex
@@ -26,9 +25,8 @@ type entry struct {
 	at       *name
 	session  *session // nil: it is not of a session
 	holds    bool
-	since    driver.Instant // when this member has learnt that it holds
+	since    driver.Instant // when this member has learnt that it holds, or closes the name
 	gone     bool
-	counted  bool          // it is a closer that counts for its principal: see mirror.countCloserLocked
 	released bool          // by a call of this member: its session need not be told
 	answered chan struct{} // closed when a place has become a hold or is gone; nil: nobody waits for that
 }
@@ -56,15 +54,6 @@ func (e *entry) request() string {
 
 // isPlace reports whether an entry is on the lease of places: it waits, or is a claim.
 func (e *entry) isPlace() bool { return e.Lease == placeLeaseOf(sessionOf(e.Key)) }
-
-// after reports whether an entry comes after another one. What closes a name for a hold's minimum
-// time is put together with the hold, and comes after it.
-func (e *entry) after(other *entry) bool {
-	if e.Created != other.Created {
-		return e.Created > other.Created
-	}
-	return e.Value.Closed && !other.Value.Closed
-}
 
 // aheadLocked returns how many entries are before it.
 func (e *entry) aheadLocked() int {
@@ -130,18 +119,10 @@ func (n *name) admits(u table.Use) bool {
 		return false
 	}
 	var a table.Admission
-	for i, e := range n.entries {
-		if !n.closes(i) {
-			a.Admit(e.Use())
-		}
+	for _, e := range n.entries {
+		a.Admit(e.Use())
 	}
 	return a.Admit(u)
-}
-
-// closes reports whether an entry is the closer of the one before it: together they are one.
-func (n *name) closes(i int) bool {
-	e := n.entries[i]
-	return i > 0 && e.Value.Closed && n.entries[i-1].Created == e.Created
 }
 
 var modes = map[driver.Mode]cellv1.Mode{

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // startEtcd starts the member's etcd and waits until it takes part in its cell. Nobody but this
@@ -79,6 +83,7 @@ func etcdConfig(c *Config, stopping *atomic.Bool) *embed.Config {
 	e.Name, e.Dir = c.Name, c.etcdDir()
 	e.TickMs, e.ElectionMs = uint(c.Heartbeat/time.Millisecond), uint(c.Election/time.Millisecond)
 	e.QuotaBackendBytes = backendQuota
+	e.BootstrapDefragThresholdMegabytes = 64 // a member that starts makes its file small
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(c.Log, stopping))
 	socket := url.URL{Scheme: "unix", Host: c.socket()}
 	e.ListenClientUrls, e.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
@@ -113,4 +118,30 @@ func (s etcdStore) Reached(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return s.KV().Rev(), nil
+}
+
+// etcdLog writes what etcd has to say to the member's log, with etcd's own fields as JSON. etcd's warnings inform us.
+// Once the member stops they are for debugging: etcd complains that its listeners are closed.
+type etcdLog struct {
+	log      *slog.Logger
+	stopping *atomic.Bool
+}
+
+// zapTo returns a logger for etcd.
+func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
+	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "message", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
+	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(etcdLog{log, stopping}), zap.WarnLevel))
+}
+
+// Write implements io.Writer, for one line.
+func (l etcdLog) Write(line []byte) (int, error) {
+	level := slog.LevelInfo
+	switch {
+	case l.stopping.Load():
+		level = slog.LevelDebug
+	case !bytes.HasPrefix(line, []byte(`{"level":"warn"`)):
+		level = slog.LevelError
+	}
+	l.log.Log(context.Background(), level, "etcd", "said", string(bytes.TrimSpace(line)))
+	return len(line), nil
 }

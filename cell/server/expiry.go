@@ -54,6 +54,12 @@ func (f *front) expire() {
 			})
 		}
 		ending.Wait()
+		if !f.leads() {
+			return
+		}
+		if err := f.openNames(f.life); err != nil && f.life.Err() == nil {
+			f.log.Debug("what closes names is not removed yet", "error", err)
+		}
 	})
 }
 
@@ -87,7 +93,7 @@ func (f *front) expired() (all []expired) {
 // endsLocked returns when a session is over, and when its places are, unless its client gives a sign of life.
 func (f *front) endsLocked(s *session) (end, places driver.Instant) {
 	h := &s.home
-	lasts := s.record.Load().lasts()
+	lasts := s.record.lasts()
 	if h.process == f.aliveness.process {
 		return max(h.seen, h.heard).Add(lasts), max(h.seen, h.heardPlaces).Add(f.placeTTL)
 	}
@@ -98,17 +104,15 @@ func (f *front) endsLocked(s *session) (end, places driver.Instant) {
 
 // endExpired ends what is over, if it still is.
 func (f *front) endExpired(e expired) error {
-	ctx, cancel := context.WithTimeout(f.life, within)
-	defer cancel()
 	if e.places {
-		return f.endPlaces(ctx, e)
+		return f.endPlaces(f.life, e)
 	}
-	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Compare: e.same, Success: forget(e.id)})
+	resp, err := f.store.Txn(f.life, &etcdserverpb.TxnRequest{Compare: e.same, Success: forget(e.id)})
 	if err != nil || !resp.Succeeded {
 		return err
 	}
 	f.log.Debug("a session has expired", "session", e.id)
-	return f.endLeases(ctx, e.session, resp.Header.Revision)
+	return f.endLeases(f.life, e.session, resp.Header.Revision, false)
 }
 
 // forget deletes the keys that say that there is a session.
@@ -154,9 +158,12 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 const forever = 1 << 32
 
 // endLeases ends the leases of a session that is over since a revision, and so what it has.
-func (f *front) endLeases(ctx context.Context, s *session, since int64) error {
+func (f *front) endLeases(ctx context.Context, s *session, since int64, killed bool) error {
 	if err := f.mirror.reach(ctx, since); err != nil {
 		return ofStore(ctx, err)
+	}
+	if err := f.closeNames(ctx, s, killed); err != nil {
+		return err
 	}
 	f.mirror.mu.Lock()
 	placed := s.placed
@@ -181,13 +188,13 @@ func (f *front) endLease(ctx context.Context, id int64) error {
 // unless it dies in between, or has not seen a place.
 const sweepEvery = 5 * time.Second
 
-// sweep ends such leases, until the member stops.
+// sweep ends such leases, and forgets what is old, until the member stops.
 func (f *front) sweep() {
 	f.each(sweepEvery, func() {
 		if !f.leads() {
 			return
 		}
-		if err := errors.Join(f.sweepOnce(), f.forgetSilent()); err != nil && f.life.Err() == nil {
+		if err := errors.Join(f.sweepOnce(f.life), f.forgetOld(f.life)); err != nil && f.life.Err() == nil {
 			f.log.Debug("what sessions and members have left is not removed yet", "error", err)
 		}
 	})
@@ -195,9 +202,7 @@ func (f *front) sweep() {
 
 // sweepOnce ends the leases of sessions that are over. A session's key is put before its leases are made. So one that has a lease,
 // and none when the mirror has caught up after that, has been ended, and never comes again.
-func (f *front) sweepOnce() error {
-	ctx, cancel := context.WithTimeout(f.life, within)
-	defer cancel()
+func (f *front) sweepOnce(ctx context.Context) error {
 	resp, err := f.store.LeaseLeases(ctx, &etcdserverpb.LeaseLeasesRequest{})
 	if err != nil {
 		return err
@@ -207,55 +212,24 @@ func (f *front) sweepOnce() error {
 	}
 	for _, l := range resp.Leases {
 		id := sessionID(l.ID &^ 1)
+		left := &session{id: id, entries: map[*entry]bool{}}
 		f.mirror.mu.Lock()
-		left := leaseOf(id) != 0 && f.mirror.sessions[id] == nil
+		over := leaseOf(id) != 0 && f.mirror.sessions[id] == nil
+		if over {
+			for key, e := range f.mirror.entries {
+				if sessionOf(key) == id && !e.Value.Closed {
+					left.entries[e] = true
+				}
+			}
+		}
 		f.mirror.mu.Unlock()
-		if !left {
+		if !over {
 			continue
 		}
-		// etcd may choose such a number for another lease, but not for that long.
-		lasts, err := f.store.LeaseTimeToLive(ctx, &etcdserverpb.LeaseTimeToLiveRequest{ID: l.ID})
-		switch {
-		case isLeaseNotFound(err):
-			continue
-		case err != nil:
+		if err := f.closeNames(ctx, left, true); err != nil { // it may have been killed
 			return err
-		case lasts.GrantedTTL != forever:
-			continue
 		}
 		if err := f.endLease(ctx, l.ID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// silentFor is after how long a process that is nobody's home is forgotten: mostly it has ended. If it lives it tells so
-// before it becomes a home.
-const silentFor = 10 * time.Minute
-
-// forgetSilent deletes the keys of such processes.
-func (f *front) forgetSilent() error {
-	homes := map[string]bool{}
-	var txns []*etcdserverpb.TxnRequest
-	f.mirror.mu.Lock()
-	for _, s := range f.mirror.sessions {
-		homes[s.home.process] = true
-	}
-	for process, last := range f.mirror.alive {
-		if last.rev == 0 || homes[process] || f.clock.Now() < max(last.seen, f.mirror.loaded).Add(silentFor) {
-			continue
-		}
-		key := []byte(aliveAt + process)
-		txns = append(txns, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{compareChanged(key, last.rev)}, Success: []*etcdserverpb.RequestOp{table.DeleteOp(key)},
-		})
-	}
-	f.mirror.mu.Unlock()
-	ctx, cancel := context.WithTimeout(f.life, within)
-	defer cancel()
-	for _, txn := range txns {
-		if _, err := f.store.Txn(ctx, txn); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -57,11 +56,11 @@ const lifetime = 10 * time.Minute
 // openAs opens a session of somebody.
 func (f *asFront) openAs(ctx context.Context) (credential, id string) {
 	f.t.Helper()
-	s, err := sessions{f.front}.Open(ctx, connect.NewRequest(&cellv1.OpenRequest{Ttl: durationpb.New(lifetime)}))
+	s, err := sessions{f.front}.Open(ctx, &cellv1.OpenRequest{Ttl: durationpb.New(lifetime)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return s.Msg.Session, s.Msg.Id
+	return s.Session, s.Id
 }
 
 // open opens a session, which has a hold and a place behind it.
@@ -69,9 +68,9 @@ func (f *asFront) open() (credential, id string) {
 	f.t.Helper()
 	credential, id = f.openAs(f.ctx)
 	for _, request := range []string{"holds", "waits"} {
-		if _, err := (locks{f.front}).Acquire(f.ctx, connect.NewRequest(&cellv1.AcquireRequest{
+		if _, err := (locks{f.front}).Acquire(f.ctx, &cellv1.AcquireRequest{
 			Session: credential, Name: "job-" + id, Request: request, Queue: true,
-		})); err != nil {
+		}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -81,7 +80,7 @@ func (f *asFront) open() (credential, id string) {
 // keep keeps a session alive: its client speaks to this member.
 func (f *asFront) keep(credential string) {
 	f.t.Helper()
-	if _, err := (sessions{f.front}).KeepAlive(f.ctx, connect.NewRequest(&cellv1.KeepAliveRequest{Session: credential, Now: true})); err != nil {
+	if _, err := (sessions{f.front}).KeepAlive(f.ctx, &cellv1.KeepAliveRequest{Session: credential, Now: true}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -182,9 +181,9 @@ func TestExpiry(t *testing.T) {
 		var h *hooked
 		home, f := newAsFront(t, m, func(s store) store { h = &hooked{store: s}; return h }), newAsFront(t, m, nil)
 		credential, id := home.open()
-		if _, err := (locks{home.front}).Release(home.ctx, connect.NewRequest(&cellv1.ReleaseRequest{
+		if _, err := (locks{home.front}).Release(home.ctx, &cellv1.ReleaseRequest{
 			Session: credential, Locks: []*cellv1.Release{{Name: "job-" + id, Request: "holds"}},
-		})); err != nil {
+		}); err != nil {
 			t.Fatal(err)
 		}
 		f.expect(id, 0, 1, "what it waited for is a claim now")
@@ -201,24 +200,6 @@ func TestExpiry(t *testing.T) {
 		})
 		home.end(late)
 		f.expect(id, 1, 0, "P1: it lasts as long as its session")
-	})
-	t.Run("a minimum hold that is granted late", func(t *testing.T) {
-		var h *hooked
-		f := newAsFront(t, m, func(s store) store { h = &hooked{store: s}; return h })
-		credential, id := f.open()
-		h.before(func() { f.advance(closerSlack) })
-		const minimum = time.Hour
-		if _, err := (locks{f.front}).Acquire(f.ctx, connect.NewRequest(&cellv1.AcquireRequest{
-			Session: credential, Name: "late-" + id, MinHold: durationpb.New(minimum),
-		})); err != nil {
-			t.Fatal(err)
-		}
-		f.mirror.mu.Lock()
-		closer := f.mirror.nameLocked("late-" + id).entries[1]
-		f.mirror.mu.Unlock()
-		if closer.Lease == h.granted[0] || closer.Lease != h.granted[len(h.granted)-1] {
-			t.Errorf("P5: what closes the name is on lease %x of %x, which began before the hold did", closer.Lease, h.granted)
-		}
 	})
 	t.Run("a home that is heard of again", func(t *testing.T) {
 		home, f := newAsFront(t, m, nil), newAsFront(t, m, nil)
@@ -259,7 +240,7 @@ func TestExpiry(t *testing.T) {
 		_, id := home.open()
 		f.expect(id, 1, 1, "it has just been opened")
 		f.advance(silentFor)
-		if err := f.forgetSilent(); err != nil {
+		if err := f.forgetOld(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range []*asFront{ended, home} {
@@ -276,18 +257,39 @@ func TestExpiry(t *testing.T) {
 		if _, err := f.store.Txn(t.Context(), &etcdserverpb.TxnRequest{Success: forget(id)}); err != nil {
 			t.Fatal(err)
 		}
-		other, err := f.store.LeaseGrant(t.Context(), &etcdserverpb.LeaseGrantRequest{ID: leaseOf(newSessionID()), TTL: 60})
-		if err != nil {
-			t.Fatal(err)
-		}
 		_, stays := f.open()
-		if err := f.sweepOnce(); err != nil {
+		if err := f.sweepOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		f.expect(id, -1, -1, "P7: nobody else ends what is left")
 		f.expect(stays, 1, 1, "P1: it is not over")
-		if _, err := f.store.LeaseTimeToLive(t.Context(), &etcdserverpb.LeaseTimeToLiveRequest{ID: other.ID}); err != nil {
-			t.Errorf("a lease that is of no session was ended: %v", err)
+	})
+	t.Run("a minimum hold, whose member dies in between", func(t *testing.T) {
+		f := newAsFront(t, m, nil)
+		credential, id := f.open()
+		name := "closed-" + id
+		if _, err := f.acquire(credential, name, "r", func(m *cellv1.AcquireRequest) { m.MinHold = durationpb.New(time.Hour) }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.store.Txn(t.Context(), &etcdserverpb.TxnRequest{Success: forget(id)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.sweepOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		open := func() bool {
+			if err := errors.Join(f.openNames(t.Context()), f.sync(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			f.mirror.mu.Lock()
+			defer f.mirror.mu.Unlock()
+			return f.mirror.nameLocked(name) == nil
+		}
+		if f.advance(time.Hour - time.Second); open() {
+			t.Error("P5: a name has opened before its minimum was over")
+		}
+		if f.advance(2 * time.Second); !open() {
+			t.Error("P5: a name whose minimum is over has not opened")
 		}
 	})
 }
@@ -307,18 +309,17 @@ func (l *lostEnd) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdser
 	return l.store.Txn(ctx, r)
 }
 
-// hooked does something before its next transaction, and knows which leases of a minimum it has granted.
+// hooked does something before its next transaction.
 type hooked struct {
 	store
-	mu      sync.Mutex
-	next    func()
-	granted []int64
+	mu   sync.Mutex
+	next func()
 }
 
 func (h *hooked) before(do func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.next, h.granted = do, nil
+	h.next = do
 }
 
 func (h *hooked) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
@@ -330,14 +331,4 @@ func (h *hooked) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserv
 		do()
 	}
 	return h.store.Txn(ctx, r)
-}
-
-func (h *hooked) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error) {
-	resp, err := h.store.LeaseGrant(ctx, r)
-	if err == nil {
-		h.mu.Lock()
-		h.granted = append(h.granted, resp.ID)
-		h.mu.Unlock()
-	}
-	return resp, err
 }

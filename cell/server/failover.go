@@ -3,28 +3,23 @@ package server
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 )
 
-// failover is a member's etcd, for whom a change of the leader does not mean a long wait. What a member has
-// sent to a leader that dies, stands still or gives the leadership away may be lost, and etcd waits for an
-// answer until the request's time is over.
+// within bounds a request to etcd.
+const within = 5 * time.Second
+
+// failover is a member's etcd, which answers within a bounded time, and for whom a change of the leader does not mean a
+// long wait. What a member has sent to a leader that dies, stands still or gives the leadership away may be lost, and
+// etcd waits for an answer until the request's time is over.
 type failover struct {
 	store
 	changed func() <-chan struct{} // closed when there is a leader, and it is another one
-
-	mu      sync.Mutex
-	present *reign
-}
-
-// reign is the time of one leader.
-type reign struct {
-	over context.Context
-	end  context.CancelFunc
+	reign   atomic.Pointer[context.Context]
 }
 
 // errLeaderGone says that there is another leader than the one to which a request was sent.
@@ -35,47 +30,33 @@ var errLeaderGone = errors.New("another member leads now, and the one before may
 const settleWithin = 500 * time.Millisecond
 
 func newFailover(s store, changed func() <-chan struct{}) *failover {
+	always := context.Background()
 	f := &failover{store: s, changed: changed}
-	f.present = newReign()
+	f.reign.Store(&always)
 	return f
-}
-
-func newReign() *reign {
-	over, end := context.WithCancel(context.Background())
-	return &reign{over, end}
 }
 
 // watch gives requests to a leader up when there has been another one for a while, until life ends.
 func (f *failover) watch(life context.Context) {
-	for change := f.changed(); ; {
+	for change := f.changed(); life.Err() == nil; {
+		reign, end := context.WithCancel(context.Background())
+		f.reign.Store(&reign)
 		select {
 		case <-change:
+			change = f.changed() // before the next reign begins, so that no request of it misses one
 		case <-life.Done():
-			return
 		}
-		change = f.changed() // before the next reign begins, so that no request of it misses one
-		f.mu.Lock()
-		before := f.present
-		f.present = newReign()
-		f.mu.Unlock()
-		time.AfterFunc(settleWithin, before.end)
+		time.AfterFunc(settleWithin, end)
 	}
-}
-
-// bound bounds a request by the time of the leader that it is sent to.
-func (f *failover) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	f.mu.Lock()
-	over := f.present.over
-	f.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(over, func() { cancel(errLeaderGone) })
-	return ctx, func() { stop(); cancel(nil) }
 }
 
 // once makes a request that may have been done when it fails.
 func once[Req, Resp any](ctx context.Context, f *failover, do func(context.Context, Req) (Resp, error), r Req) (Resp, error) {
-	ctx, cancel := f.bound(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx, stop := context.WithTimeout(ctx, within)
+	defer stop()
+	defer context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })()
 	resp, err := do(ctx, r)
 	if err != nil && context.Cause(ctx) == errLeaderGone {
 		err = errLeaderGone
@@ -86,6 +67,8 @@ func once[Req, Resp any](ctx context.Context, f *failover, do func(context.Conte
 // again makes a request that changes nothing, or the same as before, until it is not the leader's end that it
 // fails by.
 func again[Req, Resp any](ctx context.Context, f *failover, do func(context.Context, Req) (Resp, error), r Req) (Resp, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	for {
 		resp, err := once(ctx, f, do, r)
 		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil {

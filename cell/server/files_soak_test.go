@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -69,11 +67,11 @@ func everything() (all []cellv1.NodeEventKind) {
 // TestEvents: a session is told what happens to the nodes that it watches, in order.
 func TestEvents(t *testing.T) {
 	a := dial(start(t))
-	opened, err := a.Open(t.Context(), connect.NewRequest(&cellv1.OpenRequest{}))
+	opened, err := a.Open(t.Context(), &cellv1.OpenRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, other := opened.Msg.Session, a.open(t, 30*time.Second)
+	s, other := opened.Session, a.open(t, 30*time.Second)
 	a.watch(t, s, "d", everything()...)
 	a.watch(t, s, "d/f", everything()...)
 	first := a.mustWrite(t, "d/f", "1")
@@ -84,7 +82,7 @@ func TestEvents(t *testing.T) {
 	}
 	a.release(t, s, &cellv1.Release{Name: "d/f", Token: held.Token})
 	next := a.take(t, other, "d/f", nil)
-	if _, err := a.files.Delete(t.Context(), connect.NewRequest(&cellv1.DeleteRequest{Path: "d/f"})); err != nil {
+	if _, err := a.files.Delete(t.Context(), &cellv1.DeleteRequest{Path: "d/f"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -94,7 +92,7 @@ func TestEvents(t *testing.T) {
 		fmt.Sprintf("d/f LOCK_LOST  0 %d", held.Token), fmt.Sprintf("d/f LOCK_ACQUIRED  0 %d", next.Token),
 		"d/f REMOVED  0 0", "d CHILD_REMOVED d/f 0 0",
 	}
-	got, cursor := a.events(t, s, opened.Msg.Cursor, len(want))
+	got, cursor := a.events(t, s, opened.Cursor, len(want))
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("told is\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

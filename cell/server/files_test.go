@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -18,11 +16,11 @@ func (a api) write(t *testing.T, path, contents string, edit func(*cellv1.PutReq
 	if edit != nil {
 		edit(m)
 	}
-	r, err := a.files.Put(t.Context(), connect.NewRequest(m))
+	r, err := a.files.Put(t.Context(), m)
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg.Node, nil
+	return r.Node, nil
 }
 
 func (a api) mustWrite(t *testing.T, path, contents string) *cellv1.Node {
@@ -36,25 +34,25 @@ func (a api) mustWrite(t *testing.T, path, contents string) *cellv1.Node {
 
 func (a api) read(t *testing.T, path string) (*cellv1.Node, string, error) {
 	t.Helper()
-	r, err := a.files.Get(t.Context(), connect.NewRequest(&cellv1.GetRequest{Path: path}))
+	r, err := a.files.Get(t.Context(), &cellv1.GetRequest{Path: path})
 	if err != nil {
 		return nil, "", err
 	}
-	return r.Msg.Node, string(r.Msg.Contents), nil
+	return r.Node, string(r.Contents), nil
 }
 
 func (a api) children(t *testing.T, path string, limit int32) (all []string) {
 	t.Helper()
 	for after := ""; ; {
-		r, err := a.files.ReadDir(t.Context(), connect.NewRequest(&cellv1.ReadDirRequest{Path: path, After: after, Limit: limit}))
+		r, err := a.files.ReadDir(t.Context(), &cellv1.ReadDirRequest{Path: path, After: after, Limit: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range r.Msg.Nodes {
+		for _, n := range r.Nodes {
 			after = n.Path
 			all = append(all, n.Path)
 		}
-		if !r.Msg.More {
+		if !r.More {
 			return all
 		}
 	}
@@ -78,10 +76,10 @@ func TestFiles(t *testing.T) {
 		t.Errorf("after %v a write gives %v", first, second)
 	}
 	held := a.take(t, a.open(t, 30*time.Second), "f", nil)
-	if r, err := a.files.Stat(t.Context(), connect.NewRequest(&cellv1.StatRequest{Path: "f"})); err != nil || r.Msg.Node.LockGeneration != held.Token {
+	if r, err := a.files.Stat(t.Context(), &cellv1.StatRequest{Path: "f"}); err != nil || r.Node.LockGeneration != held.Token {
 		t.Errorf("the lock of the node with token %d is shown as %v, %v", held.Token, r, err)
 	}
-	if _, err := a.files.Delete(t.Context(), connect.NewRequest(&cellv1.DeleteRequest{Path: "f"})); err != nil {
+	if _, err := a.files.Delete(t.Context(), &cellv1.DeleteRequest{Path: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	third := a.mustWrite(t, "f", "")
@@ -90,11 +88,11 @@ func TestFiles(t *testing.T) {
 	}
 	for what, call := range map[string]func() error{
 		"get": func() error {
-			_, err := a.files.Get(t.Context(), connect.NewRequest(&cellv1.GetRequest{Path: "f", Instance: first.Instance}))
+			_, err := a.files.Get(t.Context(), &cellv1.GetRequest{Path: "f", Instance: first.Instance})
 			return err
 		},
 		"stat": func() error {
-			_, err := a.files.Stat(t.Context(), connect.NewRequest(&cellv1.StatRequest{Path: "f", Instance: first.Instance}))
+			_, err := a.files.Stat(t.Context(), &cellv1.StatRequest{Path: "f", Instance: first.Instance})
 			return err
 		},
 		"put": func() error {
@@ -102,11 +100,11 @@ func TestFiles(t *testing.T) {
 			return err
 		},
 		"delete": func() error {
-			_, err := a.files.Delete(t.Context(), connect.NewRequest(&cellv1.DeleteRequest{Path: "f", Instance: first.Instance}))
+			_, err := a.files.Delete(t.Context(), &cellv1.DeleteRequest{Path: "f", Instance: first.Instance})
 			return err
 		},
 		"set acl": func() error {
-			_, err := a.files.SetACL(t.Context(), connect.NewRequest(&cellv1.SetACLRequest{Path: "f", Instance: first.Instance}))
+			_, err := a.files.SetACL(t.Context(), &cellv1.SetACLRequest{Path: "f", Instance: first.Instance})
 			return err
 		},
 	} {
@@ -144,7 +142,7 @@ func TestDirectories(t *testing.T) {
 			}
 		}
 	}
-	if _, err := a.files.Delete(t.Context(), connect.NewRequest(&cellv1.DeleteRequest{Path: "a"})); reasonOf(err) != cellv1.Reason_REASON_HAS_CHILDREN {
+	if _, err := a.files.Delete(t.Context(), &cellv1.DeleteRequest{Path: "a"}); reasonOf(err) != cellv1.Reason_REASON_HAS_CHILDREN {
 		t.Errorf("deleting a node with children: %v", err)
 	}
 }
@@ -161,7 +159,7 @@ func TestEphemeral(t *testing.T) {
 	if n := a.mustWrite(t, "e", "y"); n.Session != id {
 		t.Errorf("written by another it is %v", n)
 	}
-	if _, err := a.Close(t.Context(), connect.NewRequest(&cellv1.CloseRequest{Session: s})); err != nil {
+	if _, err := a.Close(t.Context(), &cellv1.CloseRequest{Session: s}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := a.read(t, "e"); reasonOf(err) != cellv1.Reason_REASON_NO_NODE {
@@ -172,7 +170,7 @@ func TestEphemeral(t *testing.T) {
 // watch subscribes a session.
 func (a api) watch(t *testing.T, session, path string, kinds ...cellv1.NodeEventKind) {
 	t.Helper()
-	if _, err := a.files.Watch(t.Context(), connect.NewRequest(&cellv1.FilesWatchRequest{Session: session, Path: path, Kinds: kinds})); err != nil {
+	if _, err := a.files.Watch(t.Context(), &cellv1.FilesWatchRequest{Session: session, Path: path, Kinds: kinds}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -186,12 +184,12 @@ func describe(e *cellv1.NodeEvent) string {
 func (a api) events(t *testing.T, session, cursor string, n int) (all []string, last string) {
 	t.Helper()
 	for len(all) < n {
-		r, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: session, Cursor: cursor}))
+		r, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: session, Cursor: cursor})
 		if err != nil {
 			t.Fatal(err)
 		}
-		cursor = r.Msg.Cursor
-		for _, e := range r.Msg.Events {
+		cursor = r.Cursor
+		for _, e := range r.Events {
 			if e.GetNode() != nil {
 				all = append(all, describe(e.GetNode()))
 			}

@@ -36,11 +36,9 @@ const pageSize = 1000
 func (f *front) loadMirror() (rev int64, err error) {
 	var all []*mvccpb.KeyValue
 	for key := []byte{0}; ; {
-		ctx, cancel := context.WithTimeout(f.life, within)
-		resp, err := f.store.Range(ctx, &etcdserverpb.RangeRequest{
+		resp, err := f.store.Range(f.life, &etcdserverpb.RangeRequest{
 			Key: key, RangeEnd: []byte{0}, Limit: pageSize, Revision: rev, Serializable: rev != 0,
 		})
-		cancel()
 		if err != nil {
 			return 0, err
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/lease"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -25,7 +24,6 @@ type store interface {
 	LeaseGrant(context.Context, *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error)
 	LeaseRevoke(context.Context, *etcdserverpb.LeaseRevokeRequest) (*etcdserverpb.LeaseRevokeResponse, error)
 	LeaseLeases(context.Context, *etcdserverpb.LeaseLeasesRequest) (*etcdserverpb.LeaseLeasesResponse, error)
-	LeaseTimeToLive(context.Context, *etcdserverpb.LeaseTimeToLiveRequest) (*etcdserverpb.LeaseTimeToLiveResponse, error)
 }
 
 // front is the API of one member. What counts is in its etcd.
@@ -47,9 +45,7 @@ type front struct {
 	leads      func() bool            // whether this member leads the cell
 	written    atomic.Int64           // the last revision that a transaction of this member has seen
 	shortage   atomic.Pointer[string] // why nobody gets anything new; nil or "": they do
-	tombstones tombstoneLease
 	aliveness  aliveness
-	rounds     rounds
 }
 
 // newFront returns the front of a member until life ends.
@@ -64,12 +60,9 @@ func newFront(life context.Context, s store, c *Config, g *guard) *front {
 		guard: g, store: s, mirror: newMirror(driver.HostClock), clock: driver.HostClock, log: c.Log, audit: c.Audit,
 		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
 		life: life, stopping: make(chan struct{}), aliveness: aliveness{process: rand.Text()},
-		rounds: rounds{wake: make(chan struct{}, 1)},
 	}
-	f.mirror.orphaned = f.orphaned
-	f.background.Go(f.ask)
 	f.mirror.mayRead = func(s *session, path string) bool {
-		p := g.named(s.record.Load().Principal)
+		p := g.named(s.record.Principal)
 		return p != nil && f.mirror.mayLocked(p, path, toRead)
 	}
 	return f
@@ -94,13 +87,8 @@ func (f *front) each(interval time.Duration, do func()) {
 	}
 }
 
-// within bounds a request to etcd.
-const within = 5 * time.Second
-
 // put does a transaction. The mirror may show it a little later.
 func (f *front) put(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	do := f.store.Txn
 	if needs, fenced := fenceOf(ctx); fenced {
 		do = func(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
@@ -124,9 +112,17 @@ func (f *front) txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdser
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	return resp, f.mirror.reach(ctx, resp.Header.Revision)
+}
+
+// sync waits until the mirror shows all that had happened in the cell when it was called. etcd answers all who ask at the
+// same time by one question to the other members.
+func (f *front) sync(ctx context.Context) error {
+	rev, err := f.store.Reached(ctx)
+	if err == nil {
+		err = f.mirror.reach(ctx, rev)
+	}
+	return ofStore(ctx, err)
 }
 
 // session returns the session of a credential, if the caller may use it.
@@ -139,7 +135,7 @@ func (f *front) session(ctx context.Context, text string) (*session, error) {
 		f.mirror.mu.Lock()
 		s := f.mirror.sessions[id]
 		if s != nil {
-			admitted, over := s.record.Load().admits(principalOf(ctx), secret), s.over
+			admitted, over := s.record.admits(principalOf(ctx), secret), s.over
 			f.mirror.mu.Unlock()
 			switch {
 			case !admitted:
@@ -161,49 +157,11 @@ func (f *front) session(ctx context.Context, text string) (*session, error) {
 
 // grantLease makes a lease of a session. One that is there already is right too.
 func (f *front) grantLease(ctx context.Context, id int64) error {
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	_, err := f.store.LeaseGrant(bounded, &etcdserverpb.LeaseGrantRequest{ID: id, TTL: forever})
+	_, err := f.store.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{ID: id, TTL: forever})
 	if errors.Is(err, lease.ErrLeaseExists) {
 		return nil
 	}
 	return ofStore(ctx, err)
 }
 
-// tombstoneSeconds is how long the cell remembers at least that a request is over, and twice that at
-// most.
-const tombstoneSeconds = 120
-
-// tombstoneLease is the lease of the tombstones that this member puts up.
-type tombstoneLease struct {
-	mu    sync.Mutex
-	id    clientv3.LeaseID
-	since driver.Instant
-}
-
-// lease returns a lease that lasts for tombstoneSeconds at least.
-func (t *tombstoneLease) lease(ctx context.Context, f *front) (clientv3.LeaseID, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := f.clock.Now()
-	if t.id != 0 && now < t.since.Add(tombstoneSeconds*time.Second) {
-		return t.id, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	resp, err := f.store.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{TTL: 2 * tombstoneSeconds})
-	if err != nil {
-		return 0, err
-	}
-	t.id, t.since = clientv3.LeaseID(resp.ID), now
-	return t.id, nil
-}
-
-// forget makes the next call of lease make another one: that one has ended.
-func (t *tombstoneLease) forget(id clientv3.LeaseID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.id == id {
-		t.id = 0
-	}
-}
+func isLeaseNotFound(err error) bool { return errors.Is(err, lease.ErrLeaseNotFound) }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -22,39 +23,13 @@ const (
 	renewal                  // the same, but other calls take nothing from it
 )
 
-// rules are all paths that a member serves. What is not here it does not serve, so that a call which is new
-// is refused until somebody has thought about it. What a principal may do with which name the calls
-// themselves ask.
-var rules = map[string]lane{
-	cellv1connect.SessionsOpenProcedure:      ordinary,
+// lanes are the paths that are not ordinary. What a principal may do with which name the calls themselves ask: a test
+// fails for a call that is new until somebody has thought about it.
+var lanes = map[string]lane{
 	cellv1connect.SessionsKeepAliveProcedure: renewal,
 	cellv1connect.SessionsCloseProcedure:     renewal,
-	cellv1connect.SessionsListProcedure:      ordinary,
-	cellv1connect.SessionsKillProcedure:      ordinary,
-
-	cellv1connect.LocksAcquireProcedure:        ordinary,
-	cellv1connect.LocksReleaseProcedure:        renewal,
-	cellv1connect.LocksDowngradeProcedure:      renewal,
-	cellv1connect.LocksSetNoteProcedure:        ordinary,
-	cellv1connect.LocksBreakProcedure:          ordinary,
-	cellv1connect.LocksCheckSequencerProcedure: ordinary,
-	cellv1connect.LocksInspectProcedure:        ordinary,
-	cellv1connect.LocksListProcedure:           ordinary,
-	cellv1connect.LocksWatchProcedure:          ordinary,
-
-	cellv1connect.FilesGetProcedure:     ordinary,
-	cellv1connect.FilesStatProcedure:    ordinary,
-	cellv1connect.FilesPutProcedure:     ordinary,
-	cellv1connect.FilesDeleteProcedure:  ordinary,
-	cellv1connect.FilesReadDirProcedure: ordinary,
-	cellv1connect.FilesSetACLProcedure:  ordinary,
-	cellv1connect.FilesWatchProcedure:   ordinary,
-
-	cellv1connect.CellStatusProcedure:  ordinary,
-	cellv1connect.CellAddProcedure:     ordinary,
-	cellv1connect.CellRemoveProcedure:  ordinary,
-	cellv1connect.CellBackupProcedure:  ordinary,
-	cellv1connect.CellCompactProcedure: ordinary,
+	cellv1connect.LocksReleaseProcedure:      renewal,
+	cellv1connect.LocksDowngradeProcedure:    renewal,
 
 	"/metrics": unpaced,
 	"/healthz": open,
@@ -76,11 +51,8 @@ type gate struct {
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := newHurried(w, r, g.slow)
-	l := rules[r.URL.Path]
+	l := cmp.Or(lanes[r.URL.Path], ordinary)
 	switch {
-	case l == 0:
-		http.NotFound(out, r)
-		return
 	case g.local && !namesLoopback(r.Host):
 		// A browser on this host may show a page of evil.example, which has just become a name of this
 		// host. Without this check the page could call.
@@ -103,7 +75,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *gate) admit(r *http.Request, l lane) (context.Context, func(), error) {
 	who, err := g.guard.identify(r)
 	if err != nil {
-		g.guard.refused(r)
+		g.guard.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
 		return nil, nil, err
 	}
 	endPace, err := who.of.pace.begin(l)
@@ -158,12 +130,6 @@ func newHurried(w http.ResponseWriter, r *http.Request, within time.Duration) *h
 		u.control.SetWriteDeadline(time.Time{}) // that of the answer before
 	}
 	return u
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (u *hurried) WriteHeader(status int) {
-	u.hurry()
-	u.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.

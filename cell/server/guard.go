@@ -30,9 +30,6 @@ type guard struct {
 	text  []byte // of the file, as it was taken in last
 	paces map[string]*pace
 	calls map[*guarded]bool
-
-	turnedAway int // callers, since that was last told
-	told       time.Time
 }
 
 // recheckEvery is how often the member looks whether files have changed and tokens have expired.
@@ -209,16 +206,5 @@ func (g *guard) begin(ctx context.Context, c shown) (_ context.Context, end func
 		delete(g.calls, call)
 		g.mu.Unlock()
 		cancel(nil)
-	}
-}
-
-// refused notes that somebody was not admitted, once in a while.
-func (g *guard) refused(r *http.Request) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.turnedAway++
-	if now := time.Now(); now.Sub(g.told) > time.Minute {
-		g.log.Warn("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path, "times", g.turnedAway)
-		g.told, g.turnedAway = now, 0
 	}
 }

@@ -3,35 +3,34 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
-	"connectrpc.com/connect"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // KeepAlive keeps a session alive and brings its events.
-func (f sessions) KeepAlive(
-	ctx context.Context, r *connect.Request[cellv1.KeepAliveRequest],
-) (*connect.Response[cellv1.KeepAliveResponse], error) {
+func (f sessions) KeepAlive(ctx context.Context, r *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error) {
 	arrived := f.clock.Now()
-	if len(r.Msg.Nonce) > 64 || len(r.Msg.Cursor) > 64 || len(r.Msg.Claims) > maxReleases {
+	if len(r.Nonce) > 64 || len(r.Cursor) > 64 || len(r.Claims) > maxReleases {
 		return nil, refuse(cellv1.Reason_REASON_INVALID,
 			"nonce and cursor have at most 64 bytes, and there are at most %d claims", maxReleases)
 	}
-	s, err := f.session(ctx, r.Msg.Session)
+	s, err := f.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.withdrawForbidden(ctx, s); err != nil {
+	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Now, claims: r.Claims}
+	k.resp.Nonce = r.Nonce
+	if err := k.run(ctx, r.Cursor); err != nil {
 		return nil, err
 	}
-	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Msg.Now, claims: r.Msg.Claims}
-	k.resp.Nonce = r.Msg.Nonce
-	if err := k.run(ctx, r.Msg.Cursor); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&k.resp), nil
+	return &k.resp, nil
 }
 
 // keepAlive is one parked call.
@@ -128,6 +127,23 @@ func (k *keepAlive) signOfLife(ctx context.Context) error {
 	return nil
 }
 
+// own makes claims whole holds, which last as long as their session.
+func (f *front) own(ctx context.Context, s *session, claims []*entry) error {
+	for some := range slices.Chunk(claims, removalsAtOnce) {
+		txn := &etcdserverpb.TxnRequest{}
+		f.mirror.mu.Lock()
+		for _, e := range some {
+			txn.Success = append(txn.Success, table.TxnOp(
+				table.Move(e.Key, e.Created, clientv3.LeaseID(placeLeaseOf(s.id)), clientv3.LeaseID(leaseOf(s.id)))))
+		}
+		f.mirror.mu.Unlock()
+		if _, err := f.txn(ctx, txn); err != nil {
+			return ofStore(ctx, err)
+		}
+	}
+	return nil
+}
+
 // next returns when the call is to be answered at the latest, and whether there is something to tell.
 func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 	k.mirror.mu.Lock()
@@ -140,7 +156,7 @@ func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 	if st.extended != 0 {
 		in = st.extended.Add(st.everyLocked(s)).Sub(now)
 	}
-	in = min(in, k.arrived.Add(max(s.record.Load().ttl()/2, longestParked)).Sub(now))
+	in = min(in, k.arrived.Add(max(s.record.ttl()/2, longestParked)).Sub(now))
 	if s.places > 0 {
 		in = min(in, k.arrived.Add(k.pulse).Sub(now))
 	}
@@ -153,8 +169,8 @@ func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 func (k *keepAlive) answer(ctx context.Context, extend bool) error {
 	s, st := k.session, k.session.stream
 	k.mirror.mu.Lock()
-	soon := st.extended.Add(s.record.Load().ttl() / 6)
-	ttl := s.record.Load().ttl()
+	soon := st.extended.Add(s.record.ttl() / 6)
+	ttl := s.record.ttl()
 	k.mirror.mu.Unlock()
 	if extend && (k.now || k.clock.Now() >= soon) {
 		sent, err := k.extend(ctx)
@@ -207,4 +223,4 @@ const retryEvery = 100 * time.Millisecond
 
 // patience is for how long a call is parked at most: then the client may try another member while its
 // session has a good part of its time left.
-func (k *keepAlive) patience() time.Duration { return k.session.record.Load().ttl()/3 + 2*time.Second }
+func (k *keepAlive) patience() time.Duration { return k.session.record.ttl()/3 + 2*time.Second }

@@ -1,13 +1,18 @@
 package server
 
 import (
+	"bytes"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
-	"sync"
+	"os"
+	"sync/atomic"
 	"time"
+
+	"connectrpc.com/connect"
 )
 
 // patience is how long a member waits for its clients.
@@ -28,6 +33,14 @@ const (
 	maxStreams = 250
 )
 
+// rarelyCompressed leaves nearly all answers as they are: they are not worth it.
+var rarelyCompressed = connect.WithCompressMinBytes(4 << 10)
+
+// noTable is the size of a table in which HTTP/2 puts no headers, of answers. To remember those of the last
+// one costs memory for each connection, and saves some bytes of an answer that comes every ten seconds. The
+// table of requests stays as it is: the first of a connection come before the client can know of another size.
+const noTable = 1
+
 // newServer returns the server of a member's clients.
 func newServer(h http.Handler, p patience, log *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
@@ -45,95 +58,64 @@ func newServer(h http.Handler, p patience, log *slog.Logger) *http.Server {
 	}
 }
 
-// crowd is a listener that bounds how many connections there are, in all and from each address.
-type crowd struct {
-	net.Listener
-	most, mostEach int
-	log            *slog.Logger
-
-	mu   sync.Mutex
-	all  int
-	each map[netip.Prefix]int
-	told time.Time // when it was last told that there are too many
-}
-
-func newCrowd(l net.Listener, most, mostEach int, log *slog.Logger) *crowd {
-	return &crowd{Listener: l, most: most, mostEach: mostEach, log: log, each: map[netip.Prefix]int{}}
-}
-
-// Accept implements net.Listener. What is too much is closed at once.
-func (c *crowd) Accept() (net.Conn, error) {
-	for {
-		conn, err := c.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		from := neighbourhood(conn.RemoteAddr())
-		if c.enter(from) {
-			return &visitor{Conn: conn, of: c, from: from}, nil
-		}
-		conn.Close()
-	}
-}
-
-// neighbourhood is what counts as one address: an address of IPv4, or a network of IPv6 as one host has it.
-func neighbourhood(a net.Addr) netip.Prefix {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() && !ip.IsLoopback() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits)
-	return p
-}
-
-func (c *crowd) enter(from netip.Prefix) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// This host's own are bounded in all only: they may be those of a proxy.
-	if c.all < c.most && (c.each[from] < c.mostEach || from.Addr().IsLoopback()) {
-		c.all++
-		c.each[from]++
-		return true
-	}
-	if now := time.Now(); now.Sub(c.told) > time.Minute {
-		c.told = now
-		c.log.Warn("there are too many connections: new ones are closed", "all", c.all, "from", from.Addr(), "of these", c.each[from])
-	}
-	return false
-}
-
-func (c *crowd) leave(from netip.Prefix) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all--
-	if c.each[from]--; c.each[from] <= 0 {
-		delete(c.each, from)
-	}
-}
-
-// visitor is a connection that is counted.
-type visitor struct {
-	net.Conn
-	of   *crowd
-	from netip.Prefix
-	once sync.Once
-}
-
-// Close closes the connection.
-func (v *visitor) Close() error {
-	v.once.Do(func() { v.of.leave(v.from) })
-	return v.Conn.Close()
-}
-
 // withTLS returns a listener that speaks TLS, with the certificates as they are at each connection.
 func withTLS(l net.Listener, c *certificates) net.Listener {
 	return tls.NewListener(l, &tls.Config{
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
 		NextProtos:         []string{"h2", "http/1.1"},
 	})
+}
+
+// certificates are what a member shows its clients, and what it wants of theirs. The files are read again when
+// they have changed.
+type certificates struct {
+	files   TLS
+	tokens  bool // clients may have a token instead of a certificate
+	text    []byte
+	current atomic.Pointer[tls.Config]
+}
+
+// newCertificates reads the files for the first time.
+func newCertificates(c *Config) (*certificates, error) {
+	all := &certificates{files: c.TLS, tokens: c.Principals != ""}
+	_, err := all.read()
+	return all, err
+}
+
+// read reads the files, and reports whether they have changed. While a certificate and its key do not fit,
+// because only one has been replaced, everything stays as it was.
+func (c *certificates) read() (changed bool, err error) {
+	var all [3][]byte
+	for i, name := range []string{c.files.Cert, c.files.Key, c.files.CA} {
+		if name == "" {
+			continue
+		}
+		if all[i], err = os.ReadFile(name); err != nil {
+			return false, err
+		}
+	}
+	text := bytes.Join(all[:], []byte{0})
+	if c.current.Load() != nil && bytes.Equal(text, c.text) {
+		return false, nil
+	}
+	pair, err := tls.X509KeyPair(all[0], all[1])
+	if err != nil {
+		return false, fmt.Errorf("%s and %s: %w", c.files.Cert, c.files.Key, err)
+	}
+	next := &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
+		SessionTicketsDisabled: true, // each connection shows a certificate that is good now
+	}
+	if c.files.CA != "" {
+		next.ClientCAs, next.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if !next.ClientCAs.AppendCertsFromPEM(all[2]) {
+			return false, fmt.Errorf("%s has no certificate in PEM form", c.files.CA)
+		}
+		if c.tokens {
+			next.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+	}
+	c.text = text
+	c.current.Store(next)
+	return true, nil
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -69,7 +68,7 @@ func TestWaitIsOver(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if r, err := a.Acquire(ctx, connect.NewRequest(&cellv1.AcquireRequest{Session: s, Name: "n", Wait: durationpb.New(time.Minute)})); err == nil {
+	if r, err := a.Acquire(ctx, &cellv1.AcquireRequest{Session: s, Name: "n", Wait: durationpb.New(time.Minute)}); err == nil {
 		t.Errorf("a call that was given up has got %v", r)
 	}
 	for end := time.Now().Add(4 * m.front.placeTTL); len(a.show(t, "n").Waiters) != 0; time.Sleep(10 * time.Millisecond) {
@@ -85,18 +84,18 @@ func TestEndOfSessions(t *testing.T) {
 	a := dial(start(t))
 	other := a.open(t, 30*time.Second)
 	open := func() string {
-		r, err := a.Open(t.Context(), connect.NewRequest(&cellv1.OpenRequest{LockDelay: durationpb.New(2 * time.Second)}))
+		r, err := a.Open(t.Context(), &cellv1.OpenRequest{LockDelay: durationpb.New(2 * time.Second)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Msg.Session
+		return r.Session
 	}
 	closed := open()
 	a.take(t, closed, "closed", nil)
-	if _, err := a.Close(t.Context(), connect.NewRequest(&cellv1.CloseRequest{Session: closed})); err != nil {
+	if _, err := a.Close(t.Context(), &cellv1.CloseRequest{Session: closed}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Close(t.Context(), connect.NewRequest(&cellv1.CloseRequest{Session: closed})); reasonOf(err) != cellv1.Reason_REASON_SESSION_OVER {
+	if _, err := a.Close(t.Context(), &cellv1.CloseRequest{Session: closed}); reasonOf(err) != cellv1.Reason_REASON_SESSION_OVER {
 		t.Errorf("closing a session again: %v", err)
 	}
 	a.take(t, other, "closed", nil)
@@ -107,16 +106,16 @@ func TestEndOfSessions(t *testing.T) {
 	go func() {
 		var err error
 		for cursor := ""; err == nil; {
-			var r *connect.Response[cellv1.KeepAliveResponse]
-			if r, err = a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: killed, Cursor: cursor})); err == nil {
-				cursor = r.Msg.Cursor
+			var r *cellv1.KeepAliveResponse
+			if r, err = a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: killed, Cursor: cursor}); err == nil {
+				cursor = r.Cursor
 			}
 		}
 		ended <- err
 	}()
 	id, _, _ := strings.Cut(killed, ".")
 	before := time.Now()
-	if _, err := a.Kill(t.Context(), connect.NewRequest(&cellv1.KillRequest{Id: id})); err != nil {
+	if _, err := a.Kill(t.Context(), &cellv1.KillRequest{Id: id}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; reasonOf(err) != cellv1.Reason_REASON_SESSION_OVER {

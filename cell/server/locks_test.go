@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -15,13 +14,13 @@ import (
 
 func (a api) release(t *testing.T, session string, r *cellv1.Release) cellv1.Reason {
 	t.Helper()
-	out, err := a.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{
+	out, err := a.Release(t.Context(), &cellv1.ReleaseRequest{
 		Session: session, Locks: []*cellv1.Release{r},
-	}))
+	})
 	if err != nil {
 		t.Fatalf("releasing %s: %v", r.Name, err)
 	}
-	return out.Msg.Outcomes[0]
+	return out.Outcomes[0]
 }
 
 func (a api) take(t *testing.T, session, name string, edit func(*cellv1.AcquireRequest)) *cellv1.AcquireResponse {
@@ -42,11 +41,11 @@ func (a api) held(t *testing.T, session, name, complaint string) {
 
 func (a api) show(t *testing.T, name string) *cellv1.Lock {
 	t.Helper()
-	r, err := a.Inspect(t.Context(), connect.NewRequest(&cellv1.InspectRequest{Name: name}))
+	r, err := a.Inspect(t.Context(), &cellv1.InspectRequest{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Msg.Lock
+	return r.Lock
 }
 
 // TestRequestsAreRepeated: a request is made many times at once, as by a client that got no answer. It has
@@ -208,7 +207,7 @@ func TestBadInput(t *testing.T) {
 		"lock_delay":     {LockDelay: durationpb.New(time.Hour)},
 		"note":           {Note: long},
 	} {
-		_, err := a.Open(t.Context(), connect.NewRequest(m))
+		_, err := a.Open(t.Context(), m)
 		if reasonOf(err) != cellv1.Reason_REASON_INVALID || !strings.Contains(fmt.Sprint(err), what) {
 			t.Errorf("P10: %s: %v", what, err)
 		}
@@ -224,7 +223,7 @@ func TestBadInput(t *testing.T) {
 				locks[i] = &cellv1.Release{Name: "n"}
 			}
 		}
-		_, err := a.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{Session: s, Locks: locks}))
+		_, err := a.Release(t.Context(), &cellv1.ReleaseRequest{Session: s, Locks: locks})
 		if reasonOf(err) != cellv1.Reason_REASON_INVALID || !strings.Contains(fmt.Sprint(err), what) {
 			t.Errorf("P10: %s: %v", what, err)
 		}
@@ -237,7 +236,7 @@ func TestSequencers(t *testing.T) {
 	s := a.open(t, 30*time.Second)
 	check := func(text string, want cellv1.Reason) {
 		t.Helper()
-		_, err := a.CheckSequencer(t.Context(), connect.NewRequest(&cellv1.CheckSequencerRequest{Sequencer: text}))
+		_, err := a.CheckSequencer(t.Context(), &cellv1.CheckSequencerRequest{Sequencer: text})
 		if reasonOf(err) != want || (err == nil) != (want == 0) {
 			t.Errorf("the sequencer %s: %v, not %v", text, err, want)
 		}
@@ -248,11 +247,11 @@ func TestSequencers(t *testing.T) {
 	check("hf1:x:1:a+b%2Fc", cellv1.Reason_REASON_STALE)
 	check("nonsense", cellv1.Reason_REASON_INVALID)
 	check("hf1:x:1:a%2F%2Fb", cellv1.Reason_REASON_INVALID)
-	if _, err := a.Break(t.Context(), connect.NewRequest(&cellv1.BreakRequest{Name: "a b/c", Token: first.Token})); err != nil {
+	if _, err := a.Break(t.Context(), &cellv1.BreakRequest{Name: "a b/c", Token: first.Token}); err != nil {
 		t.Fatal(err)
 	}
 	check(first.Sequencer, cellv1.Reason_REASON_STALE)
-	if _, err := a.Break(t.Context(), connect.NewRequest(&cellv1.BreakRequest{Name: "a b/c", Token: first.Token})); reasonOf(err) != cellv1.Reason_REASON_NOT_HELD {
+	if _, err := a.Break(t.Context(), &cellv1.BreakRequest{Name: "a b/c", Token: first.Token}); reasonOf(err) != cellv1.Reason_REASON_NOT_HELD {
 		t.Errorf("breaking a hold that is broken: %v", err)
 	}
 	if got := a.release(t, s, &cellv1.Release{Name: "a b/c", Token: first.Token}); got != cellv1.Reason_REASON_BROKEN {
@@ -272,15 +271,15 @@ func TestList(t *testing.T) {
 	a.take(t, s, "other", nil)
 	var got []string
 	for after := ""; ; {
-		r, err := a.LocksClient.List(t.Context(), connect.NewRequest(&cellv1.LocksListRequest{Prefix: "p/", After: after, Limit: 10}))
+		r, err := a.LocksClient.List(t.Context(), &cellv1.LocksListRequest{Prefix: "p/", After: after, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range r.Msg.Locks {
+		for _, l := range r.Locks {
 			got = append(got, l.Name)
 			after = l.Name
 		}
-		if !r.Msg.More {
+		if !r.More {
 			break
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"golang.org/x/net/netutil"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
@@ -30,7 +31,6 @@ type Member struct {
 	id     string // of the cell
 
 	reserve atomic.Int64 // see Config
-	logSync logSync
 
 	certificates *certificates // nil: none
 	die          context.CancelFunc
@@ -107,7 +107,7 @@ func (m *Member) follow(ctx context.Context) error {
 func (m *Member) serve(l net.Listener) {
 	mux := http.NewServeMux()
 	metrics := newMetrics(m)
-	options := connect.WithHandlerOptions(connect.WithInterceptors(metrics), connect.WithReadMaxBytes(maxRequest), rarelyCompressed)
+	options := connect.WithHandlerOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(metrics.count)), connect.WithReadMaxBytes(maxRequest), rarelyCompressed)
 	mux.Handle(cellv1connect.NewSessionsHandler(sessions{m.front}, options))
 	mux.Handle(cellv1connect.NewLocksHandler(locks{m.front}, options))
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
@@ -119,9 +119,9 @@ func (m *Member) serve(l net.Listener) {
 		front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(),
 		local: m.config.local(), slow: m.config.patience.answer,
 	}, m.config.patience, m.front.log)
-	l = newCrowd(l, m.config.Connections, m.config.PerAddress, m.front.log)
+	l = netutil.LimitListener(l, m.config.Connections)
 	if m.certificates != nil {
-		l = newGreeter(withTLS(l, m.certificates), m.config.patience.handshake)
+		l = withTLS(l, m.certificates)
 	}
 	m.front.background.Go(m.recheck)
 	m.front.background.Go(func() {

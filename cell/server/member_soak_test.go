@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -30,47 +28,27 @@ func TestOneLock(t *testing.T) {
 	}
 	told := make(chan *cellv1.KeepAliveResponse, 1)
 	go func() {
-		r, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: two, Cursor: "x:0"}))
-		if err == nil && len(r.Msg.Events) == 0 {
-			r, err = a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: two, Cursor: r.Msg.Cursor}))
+		r, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: two, Cursor: "x:0"})
+		if err == nil && len(r.Events) == 0 {
+			r, err = a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: two, Cursor: r.Cursor})
 		}
 		if err != nil {
 			t.Error(err)
 			close(told)
 			return
 		}
-		told <- r.Msg
+		told <- r
 	}()
 	time.Sleep(100 * time.Millisecond)
-	out, err := a.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{
+	out, err := a.Release(t.Context(), &cellv1.ReleaseRequest{
 		Session: one, Locks: []*cellv1.Release{{Name: "orders/42", Token: got.Token}},
-	}))
-	if err != nil || out.Msg.Outcomes[0] != 0 {
+	})
+	if err != nil || out.Outcomes[0] != 0 {
 		t.Fatalf("a release: %v, %v", out, err)
 	}
 	r := <-told
 	t.Logf("%v", r)
 	if len(r.Events) != 1 || r.Events[0].GetGranted().GetToken() <= got.Token {
 		t.Errorf("P7: the one that waits is told %v", r)
-	}
-}
-
-// TestStatusIsCheap: clients ask for the status when they come. The member does not gather all metrics of the process for
-// each of them.
-func TestStatusIsCheap(t *testing.T) {
-	m := start(t)
-	status := func() *cellv1.StatusResponse {
-		r, err := cell{m}.Status(t.Context(), connect.NewRequest(&cellv1.StatusRequest{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Msg
-	}
-	if status().LogSync.AsDuration() <= 0 {
-		t.Error("the status does not say how long a sync of the log takes")
-	}
-	const most = 500 // of thousands
-	if n := testing.AllocsPerRun(20, func() { status() }); n > most {
-		t.Errorf("the status takes %v allocations, at most %d are right", n, most)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,11 +87,11 @@ func (says) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.Stre
 
 func (a api) open(t *testing.T, ttl time.Duration) string {
 	t.Helper()
-	r, err := a.Open(t.Context(), connect.NewRequest(&cellv1.OpenRequest{Ttl: durationpb.New(ttl)}))
+	r, err := a.Open(t.Context(), &cellv1.OpenRequest{Ttl: durationpb.New(ttl)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Msg.Session
+	return r.Session
 }
 
 func (a api) acquire(t *testing.T, session, name string, edit func(*cellv1.AcquireRequest)) (*cellv1.AcquireResponse, error) {
@@ -99,11 +100,11 @@ func (a api) acquire(t *testing.T, session, name string, edit func(*cellv1.Acqui
 	if edit != nil {
 		edit(m)
 	}
-	r, err := a.Acquire(t.Context(), connect.NewRequest(m))
+	r, err := a.Acquire(t.Context(), m)
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg, nil
+	return r, nil
 }
 
 // reasonOf returns the reason of a call's error.
@@ -119,4 +120,26 @@ func reasonOf(err error) cellv1.Reason {
 		}
 	}
 	return cellv1.Reason_REASON_UNSPECIFIED
+}
+
+// TestFirstCallsTogether: several calls may come at once on a connection that has just been made, before its
+// client has heard of the member's settings.
+func TestFirstCallsTogether(t *testing.T) {
+	m := start(t)
+	for range 20 {
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{Protocols: protocols}
+		c := cellv1connect.NewCellClient(&http.Client{Transport: transport}, "http://"+m.Addr())
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := c.Status(t.Context(), &cellv1.StatusRequest{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		transport.CloseIdleConnections()
+	}
 }

@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
+	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -80,8 +81,8 @@ func (c *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(prometheus.Gatherers{c.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{})
 }
 
-// WrapUnary implements connect.Interceptor.
-func (c *metrics) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+// count counts a call.
+func (c *metrics) count(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		call := callOf(r.Spec())
 		c.parked.WithLabelValues(call).Inc()
@@ -91,36 +92,15 @@ func (c *metrics) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if !parks(r) {
 			c.seconds.WithLabelValues(call).Observe(time.Since(begun).Seconds())
 		}
-		c.answered(call, err)
-		return resp, err
-	}
-}
-
-// WrapStreamingHandler implements connect.Interceptor.
-func (c *metrics) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		call := callOf(conn.Spec())
-		c.parked.WithLabelValues(call).Inc()
-		defer c.parked.WithLabelValues(call).Dec()
-		err := next(ctx, conn)
-		c.answered(call, err)
-		return err
-	}
-}
-
-// WrapStreamingClient implements connect.Interceptor.
-func (*metrics) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
-}
-
-func (c *metrics) answered(call string, err error) {
-	reason := "ok"
-	if err != nil {
-		if reason = reasonText(err); reason == "" {
+		reason := "ok"
+		if why := hfcell.ReasonOf(err); why != 0 {
+			reason = strings.ToLower(strings.TrimPrefix(why.String(), "REASON_"))
+		} else if err != nil {
 			reason = connect.CodeOf(err).String()
 		}
+		c.calls.WithLabelValues(call, reason).Inc()
+		return resp, err
 	}
-	c.calls.WithLabelValues(call, reason).Inc()
 }
 
 // callOf is a call as the metrics name it: Locks/Acquire.
@@ -136,24 +116,29 @@ func parks(r connect.AnyRequest) bool {
 		return !m.Now
 	case *cellv1.AcquireRequest:
 		return m.Wait.AsDuration() > 0
-	case *cellv1.WatchRequest:
-		return true
 	}
 	return false
 }
 
-// reasonText is the reason of an error of this package; "": it has none.
-func reasonText(err error) string {
-	var e *connect.Error
-	if !errors.As(err, &e) {
-		return ""
+// healthz answers 200 as long as the member works at all: one that does not is to be started again.
+func (m *Member) healthz(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case <-m.etcd.Server.StopNotify():
+		http.Error(w, "etcd has stopped", http.StatusServiceUnavailable)
+	default:
+		io.WriteString(w, "ok\n")
 	}
-	for _, d := range e.Details() {
-		if v, failed := d.Value(); failed == nil {
-			if p, ok := v.(*cellv1.Problem); ok {
-				return strings.ToLower(strings.TrimPrefix(p.Reason.String(), "REASON_"))
-			}
-		}
+}
+
+// readyz answers 200 if clients are well served here: the member is not about to stop, and belongs to a
+// majority.
+func (m *Member) readyz(w http.ResponseWriter, _ *http.Request) {
+	switch {
+	case m.stopping.Load():
+		http.Error(w, "the member is about to stop", http.StatusServiceUnavailable)
+	case m.etcd.Server.Leader() == 0:
+		http.Error(w, "the member knows no leader: a majority of the members must run", http.StatusServiceUnavailable)
+	default:
+		io.WriteString(w, "ok\n")
 	}
-	return ""
 }

@@ -30,22 +30,20 @@ func (e *entry) tokenOf() driver.Token { return layout.TokenOf(&e.Entry) }
 // for those who have waited until the mirror had reached a revision of which they know (reach).
 type mirror struct {
 	clock driver.Clock
-	// orphaned is told, under the mutex, of a hold that has ended and of what still closes its name.
-	orphaned func(hold, closer *entry)
 
 	mu         sync.Mutex
 	rev        int64
 	loaded     driver.Instant // when all was read; what was there then may be older
 	waits      []revisionWait
 	names      *btree.BTreeG[*name]
-	entries    map[string]*entry   // by key
-	sessions   map[string]*session // by id
-	tombstones map[string]bool     // by key: whether the hold was broken
-	changes    changes
+	entries    map[string]*entry    // by key
+	sessions   map[string]*session  // by id
+	closed     map[*entry]bool      // what closes names
+	tombstones map[string]tombstone // by key
 	nodes      *btree.BTreeG[*node]
 	lists      map[string]map[string]bool    // of principals, by name: see acl.go
 	watchers   map[string]map[*session]kinds // of nodes, by path
-	usages     map[string]*usage             // by principal
+	usages     map[string]usage              // by principal
 	alive      map[string]sighting           // of members, by their processes
 
 	// mayRead reports, under the mutex, whether a session may still read a path.
@@ -67,9 +65,10 @@ func newMirror(clock driver.Clock) *mirror {
 func (m *mirror) clear() {
 	m.names = btree.NewG(16, func(a, b *name) bool { return a.name < b.name })
 	m.nodes = btree.NewG(16, func(a, b *node) bool { return a.path < b.path })
-	m.usages, m.alive = map[string]*usage{}, map[string]sighting{}
+	m.usages, m.alive = map[string]usage{}, map[string]sighting{}
 	m.lists, m.watchers = map[string]map[string]bool{}, map[string]map[*session]kinds{}
-	m.entries, m.sessions, m.tombstones = map[string]*entry{}, map[string]*session{}, map[string]bool{}
+	m.entries, m.sessions, m.tombstones = map[string]*entry{}, map[string]*session{}, map[string]tombstone{}
+	m.closed = map[*entry]bool{}
 }
 
 // reach waits until the mirror has come to a revision.
@@ -82,6 +81,8 @@ func (m *mirror) reach(ctx context.Context, rev int64) error {
 	w := revisionWait{rev, make(chan struct{})}
 	m.waits = append(m.waits, w)
 	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	select {
 	case <-w.reached:
 		return nil
@@ -95,7 +96,6 @@ func (m *mirror) reach(ctx context.Context, rev int64) error {
 func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.changes.missedLocked(rev)
 	m.names.Ascend(func(n *name) bool {
 		for _, e := range n.entries {
 			e.gone = true
@@ -111,8 +111,8 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 			if s := before[id]; s != nil { // calls have it already
 				m.sessions[id] = s
 				s.entries, s.places, s.watches = map[*entry]bool{}, 0, map[string]bool{}
-				s.usage = m.usageLocked(s.record.Load().Principal)
-				s.usage.sessions++
+				s.usage = m.usageLocked(s.record.Principal)
+				s.usage["sessions"]++
 			}
 			m.putSessionLocked(id, kv.Value)
 		}
@@ -187,7 +187,7 @@ func (m *mirror) advanceLocked(rev int64) {
 
 func (m *mirror) putTombstoneLocked(kv *mvccpb.KeyValue) {
 	if key := string(kv.Key); strings.HasPrefix(key, layout.TombstonesAt) {
-		m.tombstones[key] = string(kv.Value) == brokenText
+		m.tombstones[key] = tombstone{sighting{kv.ModRevision, m.clock.Now()}, string(kv.Value) == brokenText}
 	}
 }
 
@@ -246,9 +246,18 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	if e := m.entries[parsed.Key]; e != nil {
 		touched[e.at] = true
 		if e.Created == parsed.Created {
-			wasPlace := e.isPlace()
+			wasPlace, wasClosed := e.isPlace(), e.Value.Closed
+			if parsed.Value.Closed && !wasClosed {
+				m.lostLocked(e)
+			}
 			e.Entry = parsed
-			if e.session != nil {
+			switch {
+			case parsed.Value.Closed:
+				e.since = m.clock.Now() // also if two members have closed it: each says how long from then on (P5)
+				if !wasClosed {
+					m.closesLocked(e, true)
+				}
+			case e.session != nil:
 				e.session.movedLocked(e, wasPlace)
 			}
 			return
@@ -262,25 +271,36 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	}
 	e := &entry{Entry: parsed, at: n, session: m.sessions[sessionOf(parsed.Key)]}
 	at := len(n.entries)
-	for at > 0 && n.entries[at-1].after(e) {
+	for at > 0 && n.entries[at-1].Created > e.Created {
 		at--
 	}
 	n.entries = append(n.entries, nil)
 	copy(n.entries[at+1:], n.entries[at:])
 	n.entries[at] = e
 	m.entries[e.Key] = e
-	if e.session != nil {
+	if e.Value.Closed {
+		m.closesLocked(e, true)
+	} else if e.session != nil {
 		e.session.addLocked(e)
 	}
 	touched[n] = true
 }
 
+// closesLocked takes in that an entry closes its name, or does not any more. It counts for the principal whose hold it was.
+func (m *mirror) closesLocked(e *entry, closes bool) {
+	u := m.usageLocked(e.Value.Principal)
+	if e.session = nil; closes {
+		m.closed[e] = true
+		u["locks"]++
+	} else {
+		delete(m.closed, e)
+		u["locks"]--
+	}
+}
+
 func (m *mirror) removeEntryLocked(e *entry) {
 	n := e.at
 	delete(m.entries, e.Key)
-	if c := m.closerOfLocked(e); c != nil && m.orphaned != nil && e.holds {
-		m.orphaned(e, c)
-	}
 	for i := range n.entries {
 		if n.entries[i] == e {
 			n.entries = append(n.entries[:i], n.entries[i+1:]...)
@@ -288,12 +308,20 @@ func (m *mirror) removeEntryLocked(e *entry) {
 		}
 	}
 	e.gone = true
-	m.countCloserLocked(e, false)
 	e.answerLocked()
+	if e.Value.Closed {
+		m.closesLocked(e, false)
+		return
+	}
+	m.lostLocked(e)
+}
+
+// lostLocked tells that a hold or a place has gone.
+func (m *mirror) lostLocked(e *entry) {
 	m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_LOST, e.holds)
 	if e.session != nil {
 		why := cellv1.Reason_REASON_NOT_HELD
-		if m.tombstones[tombstoneOf(e.at.name, e.Value.Owner)] {
+		if m.tombstones[tombstoneOf(e.at.name, e.Value.Owner)].broken {
 			why = cellv1.Reason_REASON_BROKEN
 		}
 		e.session.removeLocked(e, why)
@@ -302,22 +330,18 @@ func (m *mirror) removeEntryLocked(e *entry) {
 
 // settleLocked finds out who holds a name that has changed, and tells those that do now.
 func (m *mirror) settleLocked(n *name, rev int64) {
-	n.rev = rev
-	m.changes.noteLocked(n.name, rev)
 	if len(n.entries) == 0 {
 		if m.nameLocked(n.name) == n {
 			m.names.Delete(n)
-			m.changes.idleLocked(n.name, rev)
 		}
 		return
 	}
 	var admission table.Admission
 	n.holders = 0
-	for n.holders < len(n.entries) && (n.closes(n.holders) || admission.Admit(n.entries[n.holders].Use())) {
+	for n.holders < len(n.entries) && admission.Admit(n.entries[n.holders].Use()) {
 		n.holders++
 	}
-	for i, e := range n.entries[:n.holders] {
-		m.countCloserLocked(e, !n.closes(i))
+	for _, e := range n.entries[:n.holders] {
 		if !e.holds {
 			e.holds, e.since = true, m.clock.Now()
 			e.answerLocked()

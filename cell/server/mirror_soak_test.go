@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // TestMirrorFollows: a mirror that has followed each change shows what one shows that reads all anew.
@@ -67,13 +68,16 @@ func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
 		return []*mvccpb.Event{k.put(tombstoneOf(name, owner), []string{"", brokenText}[r.IntN(2)], 7)}
 	case n == 3 && k.kvs[tombstoneOf(name, owner)] != nil:
 		return []*mvccpb.Event{k.delete(tombstoneOf(name, owner))}
-	case n == 4 && k.kvs[closerKey(key)] != nil:
-		return []*mvccpb.Event{k.delete(closerKey(key))}
 	case n < 6 && there:
 		return []*mvccpb.Event{k.delete(key)}
-	case n < 7 && there: // it moves to another lease
-		return []*mvccpb.Event{k.put(key, string(k.kvs[key].Value), leaseOf(id))}
-	case there || k.kvs[sessionsAt+id] == nil || k.kvs[closerKey(key)] != nil:
+	case n < 8 && there && k.kvs[key].Lease != 0:
+		v, _ := table.ParseValue(k.kvs[key].Value)
+		if n == 6 { // it moves to another lease
+			return []*mvccpb.Event{k.put(key, v.String(), leaseOf(id))}
+		}
+		v.Owner, v.Closed, v.Principal = "", true, "p" // it closes its name from now on
+		return []*mvccpb.Event{k.put(key, v.String(), 0)}
+	case there || k.kvs[sessionsAt+id] == nil:
 		return nil
 	}
 	req := driver.Request{Owner: owner, Mode: driver.Mode(r.IntN(3))}
@@ -81,10 +85,5 @@ func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
 		req.Slots, req.Permits = 3, 1+r.IntN(3)
 	}
 	v := layout.NewValue(&req, id, 0)
-	events := []*mvccpb.Event{k.put(key, v.String(), leaseOf(id)|int64(r.IntN(2)))}
-	if r.IntN(4) == 0 { // and what closes the name for its minimum
-		v.Owner, v.Closed, v.Principal = "", true, "p"
-		events = append(events, k.put(closerKey(key), v.String(), 9))
-	}
-	return events
+	return []*mvccpb.Event{k.put(key, v.String(), leaseOf(id)|int64(r.IntN(2)))}
 }

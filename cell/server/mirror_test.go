@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/driver"
 )
 
 // keys are what etcd has, for tests of the mirror.
@@ -67,7 +66,16 @@ func (m *mirror) shown() string {
 		s := m.sessions[id]
 		fmt.Fprintf(&b, "%s has %d, of which %d are places, over %t\n", id, len(s.entries), s.places, s.over)
 	}
-	fmt.Fprintf(&b, "%d entries, tombstones %v, %d closed\n", len(m.entries), m.tombstones, m.usageLocked("p").closed)
+	for _, key := range slices.Sorted(maps.Keys(m.tombstones)) {
+		fmt.Fprintf(&b, "tombstone %s, broken %t\n", key, m.tombstones[key].broken)
+	}
+	closed := m.usageLocked("p")["locks"]
+	for _, e := range m.entries {
+		if e.session != nil {
+			closed-- // it counts as well
+		}
+	}
+	fmt.Fprintf(&b, "%d entries, %d close names and %d count\n", len(m.entries), len(m.closed), closed)
 	return b.String()
 }
 
@@ -121,77 +129,5 @@ func TestCursors(t *testing.T) {
 	}
 	if r := told(last); !r.Complete {
 		t.Error("a client that has missed events is not told all")
-	}
-}
-
-// TestChanged: whoever asks for a change since a revision is told of each, also of a name that nobody
-// uses any more, and of one that is forgotten.
-func TestChanged(t *testing.T) {
-	k, m := newKeys(), newMirror(driver.HostClock)
-	m.load(nil, 1)
-	id := "4000000000000002"
-	step := func(events ...*mvccpb.Event) { m.apply(events) }
-	k.rev = 2
-	step(k.put(sessionsAt+id, `{}`, leaseOf(id)))
-	use := func(name string) {
-		k.rev++
-		v := layout.NewValue(&driver.Request{Owner: "o"}, id, 0)
-		step(k.put(layout.Key(name, id, 0), v.String(), leaseOf(id)))
-	}
-	leave := func(name string) {
-		k.rev++
-		step(k.delete(layout.Key(name, id, 0)))
-	}
-	next, rev, changed := m.changed("n", 2)
-	if changed || rev != 2 {
-		t.Fatalf("a name that nobody has used has changed: %t, %d", changed, rev)
-	}
-	use("n")
-	select {
-	case <-next.happened:
-	default:
-		t.Error("P7: a change was not told")
-	}
-	if _, rev, changed := m.changed("n", 2); !changed || rev != 3 {
-		t.Errorf("the change is %t at %d", changed, rev)
-	}
-	leave("n")
-	if _, _, changed := m.changed("n", 3); !changed {
-		t.Error("that nobody uses a name any more is no change")
-	}
-	if next, _, changed := m.changed("n", 4); changed {
-		t.Error("a name that has not changed has")
-	} else {
-		m.leave("n", next)
-	}
-	if len(m.changes.waiting) != 0 {
-		t.Error("P9: a watch that has ended is still there")
-	}
-	for i := range mostIdle + 1 {
-		use(fmt.Sprint(i))
-		leave(fmt.Sprint(i))
-	}
-	if len(m.changes.idle) > mostIdle {
-		t.Errorf("P9: %d idle names are remembered", len(m.changes.idle))
-	}
-	if _, _, changed := m.changed("n", 3); !changed {
-		t.Error("the change of a name that was forgotten is not told")
-	}
-	if next, _, changed := m.changed("never", k.rev); changed {
-		t.Error("a name that has not changed since the present has")
-	} else {
-		m.leave("never", next)
-	}
-	since, idle := k.rev, fmt.Sprint(mostIdle)
-	unused, _, _ := m.changed("unused", since)
-	k.rev += 2 // two changes that the mirror misses
-	m.load(k.all(), k.rev)
-	if _, _, changed := m.changed(idle, since); !changed {
-		t.Error("P7: a change of an idle name, of which a mirror that was read anew knows nothing, is not told")
-	}
-	select {
-	case <-unused.happened:
-	default:
-		t.Error("P7: who waits for a change is not woken when changes were missed")
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -54,12 +52,12 @@ func TestNumbersOfRights(t *testing.T) {
 		changers.Go(func() {
 			for i := range 25 {
 				list := fmt.Sprint("list", c, "-", i)
-				r, err := a.files.SetACL(t.Context(), connect.NewRequest(&cellv1.SetACLRequest{Path: "n", Acl: &cellv1.ACL{Read: list}}))
+				r, err := a.files.SetACL(t.Context(), &cellv1.SetACLRequest{Path: "n", Acl: &cellv1.ACL{Read: list}})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				n := r.Msg.Node
+				n := r.Node
 				mu.Lock()
 				if other, taken := of[n.AclGeneration]; taken || n.Acl.Read != list {
 					t.Errorf("generation %d is returned for %q and for %q, with %q", n.AclGeneration, other, list, n.Acl.Read)
@@ -92,7 +90,7 @@ func TestNumbersOfNodes(t *testing.T) {
 				} else if reasonOf(err) != cellv1.Reason_REASON_CHANGED {
 					t.Errorf("making a node: %v", err)
 				}
-				_, err = a.files.Delete(t.Context(), connect.NewRequest(&cellv1.DeleteRequest{Path: "n"}))
+				_, err = a.files.Delete(t.Context(), &cellv1.DeleteRequest{Path: "n"})
 				if err != nil && reasonOf(err) != cellv1.Reason_REASON_NO_NODE {
 					t.Errorf("removing a node: %v", err)
 				}

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
-	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -24,12 +20,12 @@ import (
 type cell struct{ *Member }
 
 // Status says what the cell is and how it is.
-func (c cell) Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*connect.Response[cellv1.StatusResponse], error) {
+func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
 	s := c.etcd.Server
 	r := &cellv1.StatusResponse{
 		Cell: c.id, Member: c.config.Name, Version: version(),
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
-		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), LogSync: c.logSync.now(),
+		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(),
 	}
 	if shortage := c.front.shortage.Load(); shortage != nil {
 		r.Shortage = *shortage
@@ -49,43 +45,7 @@ func (c cell) Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*
 	defer c.front.mirror.mu.Unlock()
 	m := c.front.mirror
 	r.Revision, r.Sessions, r.Names, r.Nodes = m.rev, int32(len(m.sessions)), int32(m.names.Len()), int32(m.nodes.Len())
-	return connect.NewResponse(r), nil
-}
-
-// logSync is how long a sync of etcd's log takes on average. To find it, all metrics of the process have to be gathered.
-// Ten thousand clients may ask for the status at once, so the member remembers it for a while.
-type logSync struct {
-	mu    sync.Mutex
-	found time.Time
-	takes *durationpb.Duration // nil: it is not known
-}
-
-// logSyncLasts is for how long it is remembered.
-const logSyncLasts = 10 * time.Second
-
-// now returns it; nil: it is not known.
-func (l *logSync) now() *durationpb.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.takes == nil || time.Since(l.found) >= logSyncLasts {
-		l.found, l.takes = time.Now(), findLogSync()
-	}
-	return l.takes
-}
-
-func findLogSync() *durationpb.Duration {
-	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		return nil
-	}
-	for _, f := range families {
-		if f.GetName() == "etcd_disk_wal_fsync_duration_seconds" && len(f.Metric) > 0 {
-			if h := f.Metric[0].GetHistogram(); h.GetSampleCount() > 0 {
-				return durationpb.New(time.Duration(h.GetSampleSum() / float64(h.GetSampleCount()) * float64(time.Second)))
-			}
-		}
-	}
-	return nil
+	return r, nil
 }
 
 // version is that of the program.
@@ -98,9 +58,9 @@ func version() string {
 
 // Add makes room for another member. It learns first, and counts once it has caught up: else a member
 // that is never started would stop a cell of one for good.
-func (c cell) Add(ctx context.Context, r *connect.Request[cellv1.AddRequest]) (*connect.Response[cellv1.AddResponse], error) {
-	if !isPeerURL(r.Msg.PeerUrl) {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "peer_url: %.80q: https://host:port is right", r.Msg.PeerUrl)
+func (c cell) Add(ctx context.Context, r *cellv1.AddRequest) (*cellv1.AddResponse, error) {
+	if !isPeerURL(r.PeerUrl) {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "peer_url: %.80q: https://host:port is right", r.PeerUrl)
 	}
 	if err := c.front.mayAdminister(ctx); err != nil {
 		return nil, err
@@ -112,29 +72,29 @@ func (c cell) Add(ctx context.Context, r *connect.Request[cellv1.AddRequest]) (*
 		}
 	}
 	err := c.change(ctx, func(ctx context.Context) error {
-		_, err := c.client.MemberAddAsLearner(ctx, []string{r.Msg.PeerUrl})
+		_, err := c.client.MemberAddAsLearner(ctx, []string{r.PeerUrl})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.front.note(ctx, "a member was added", "peer", r.Msg.PeerUrl)
-	return connect.NewResponse(&cellv1.AddResponse{Members: c.members(ctx)}), nil
+	c.front.note(ctx, "a member was added", "peer", r.PeerUrl)
+	return &cellv1.AddResponse{Members: c.members(ctx)}, nil
 }
 
 // Remove takes a member out of the cell.
-func (c cell) Remove(ctx context.Context, r *connect.Request[cellv1.RemoveRequest]) (*connect.Response[cellv1.RemoveResponse], error) {
+func (c cell) Remove(ctx context.Context, r *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error) {
 	if err := c.front.mayAdminister(ctx); err != nil {
 		return nil, err
 	}
 	id := uint64(0)
 	for _, m := range c.etcd.Server.Cluster().Members() {
-		if m.Name != "" && m.Name == r.Msg.Member || m.ID.String() == r.Msg.Member {
+		if m.Name != "" && m.Name == r.Member || m.ID.String() == r.Member {
 			id = uint64(m.ID)
 		}
 	}
 	if id == 0 {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "member: %.80q is none: see the list of members", r.Msg.Member)
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "member: %.80q is none: see the list of members", r.Member)
 	}
 	err := c.change(ctx, func(ctx context.Context) error {
 		_, err := c.client.MemberRemove(ctx, id)
@@ -143,8 +103,8 @@ func (c cell) Remove(ctx context.Context, r *connect.Request[cellv1.RemoveReques
 	if err != nil {
 		return nil, err
 	}
-	c.front.note(ctx, "a member was removed", "member", r.Msg.Member)
-	return connect.NewResponse(&cellv1.RemoveResponse{Members: c.members(ctx)}), nil
+	c.front.note(ctx, "a member was removed", "member", r.Member)
+	return &cellv1.RemoveResponse{Members: c.members(ctx)}, nil
 }
 
 // changeWithin is how long a change of the members may take. etcd refuses it until all members that count have
@@ -176,30 +136,7 @@ func (c cell) members(ctx context.Context) []*cellv1.Member {
 	if err != nil {
 		return nil
 	}
-	return r.Msg.Members
-}
-
-// Compact frees the space of what has been deleted.
-func (c cell) Compact(ctx context.Context, _ *connect.Request[cellv1.CompactRequest]) (*connect.Response[cellv1.CompactResponse], error) {
-	if err := c.front.mayAdminister(ctx); err != nil {
-		return nil, err
-	}
-	s := c.etcd.Server
-	r := &cellv1.CompactResponse{Before: s.Backend().Size()}
-	c.front.mirror.mu.Lock()
-	rev := c.front.mirror.rev
-	c.front.mirror.mu.Unlock()
-	if rev > keptRevisions {
-		_, err := s.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: rev - keptRevisions, Physical: true})
-		if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // the leader has done it already
-			return nil, ofStore(ctx, err)
-		}
-	}
-	if err := s.Backend().Defrag(); err != nil {
-		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("the member's file could not be compacted: %w", err))
-	}
-	r.After = s.Backend().Size()
-	return connect.NewResponse(r), nil
+	return r.Members
 }
 
 // idAt is where the cell's id stands, which the first member that serves has made up.

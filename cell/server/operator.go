@@ -3,11 +3,10 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -17,88 +16,47 @@ import (
 
 // Break is an operator's release. If the hold has another token on record than the operator saw,
 // nothing is broken (P4).
-func (l locks) Break(
-	ctx context.Context, r *connect.Request[cellv1.BreakRequest],
-) (*connect.Response[cellv1.BreakResponse], error) {
-	m := r.Msg
-	if err := driver.CheckName(m.Name); err != nil {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
-	}
-	if err := l.mayUse(ctx, m.Name, toBreak); err != nil {
-		return nil, err
-	}
-	tombstones, err := l.tombstones.lease(ctx, l.front)
-	if err != nil {
-		return nil, ofStore(ctx, err)
-	}
-	for {
-		if err := l.syncFor(ctx, m.Name, toBreak); err != nil {
-			return nil, err
-		}
-		e, closer, found := l.holder(m.Name, driver.Token(m.Token))
-		if !found {
+func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
+	var e table.Entry
+	_, err := l.changed(ctx, m.Name, toBreak, func() (*etcdserverpb.TxnRequest, error) {
+		var found bool
+		if e, found = l.holder(m.Name, driver.Token(m.Token)); !found {
 			return nil, refuse(cellv1.Reason_REASON_NOT_HELD, "nobody holds %.80q with this token", m.Name)
 		}
-		marker := ""
-		if e.Value.Owner != "" {
-			marker = tombstoneOf(m.Name, e.Value.Owner)
-		}
-		txn := table.Break(&e, marker, brokenText, tombstones)
-		if closer != "" {
-			txn.Success = append(txn.Success, table.DeleteOp([]byte(closer)))
-		}
-		resp, err := l.txn(ctx, txn)
-		if isLeaseNotFound(err) {
-			l.tombstones.forget(tombstones)
-			if tombstones, err = l.tombstones.lease(ctx, l.front); err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return nil, ofStore(ctx, err)
-		}
-		if resp.Succeeded {
-			l.note(ctx, "a hold was broken", "name", m.Name, "token", m.Token, "session", e.Value.Client)
-			return connect.NewResponse(&cellv1.BreakResponse{}), nil
-		}
+		return table.Break(&e, tombstoneOf(m.Name, e.Value.Owner), brokenText, 0), nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	l.note(ctx, "a hold was broken", "name", m.Name, "token", m.Token, "session", e.Value.Client)
+	return &cellv1.BreakResponse{}, nil
 }
 
-// holder returns the hold that has a token, and the key of its closer, if it has one.
-func (f *front) holder(name string, token driver.Token) (hold table.Entry, closer string, found bool) {
+// holder returns the hold that has a token.
+func (f *front) holder(name string, token driver.Token) (hold table.Entry, found bool) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	n := f.mirror.nameLocked(name)
-	if n == nil || token <= 0 {
-		return table.Entry{}, "", false
-	}
-	for _, e := range n.entries[:n.holders] {
-		if !e.Value.Closed && e.tokenOf() == token {
-			if c := f.mirror.closerOfLocked(e); c != nil {
-				closer = c.Key
+	if n := f.mirror.nameLocked(name); n != nil && token > 0 {
+		for _, e := range n.entries[:n.holders] {
+			if !e.Value.Closed && e.tokenOf() == token {
+				return e.Entry, true
 			}
-			return e.Entry, closer, true
 		}
 	}
-	return table.Entry{}, "", false
+	return table.Entry{}, false
 }
 
 // CheckSequencer reports whether a sequencer is of a hold that still stands.
-func (l locks) CheckSequencer(
-	ctx context.Context, r *connect.Request[cellv1.CheckSequencerRequest],
-) (*connect.Response[cellv1.CheckSequencerResponse], error) {
-	if _, err := l.checkSequencer(ctx, r.Msg.Sequencer); err != nil {
+func (l locks) CheckSequencer(ctx context.Context, r *cellv1.CheckSequencerRequest) (*cellv1.CheckSequencerResponse, error) {
+	if _, err := l.checkSequencer(ctx, r.Sequencer); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.CheckSequencerResponse{}), nil
+	return &cellv1.CheckSequencerResponse{}, nil
 }
 
 // checkSequencer returns the hold that a sequencer is of, and an error unless that stands.
 func (f *front) checkSequencer(ctx context.Context, text string) (fence, error) {
 	s, err := driver.ParseSequencer(text)
-	if err == nil {
-		err = driver.CheckName(s.Name)
-	}
 	if err != nil {
 		return fence{}, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
 	}
@@ -109,16 +67,11 @@ func (f *front) checkSequencer(ctx context.Context, text string) (fence, error) 
 }
 
 // Inspect shows a name.
-func (l locks) Inspect(
-	ctx context.Context, r *connect.Request[cellv1.InspectRequest],
-) (*connect.Response[cellv1.InspectResponse], error) {
-	if err := driver.CheckName(r.Msg.Name); err != nil {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
-	}
-	if err := l.syncFor(ctx, r.Msg.Name, toRead); err != nil {
+func (l locks) Inspect(ctx context.Context, r *cellv1.InspectRequest) (*cellv1.InspectResponse, error) {
+	if err := l.syncFor(ctx, r.Name, toRead); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.InspectResponse{Lock: l.show(r.Msg.Name)}), nil
+	return &cellv1.InspectResponse{Lock: l.show(r.Name)}, nil
 }
 
 // show describes a name.
@@ -159,7 +112,7 @@ func (f *front) leftLocked(e *entry) time.Duration {
 		return 0
 	}
 	end, places := f.endsLocked(s)
-	lasts := s.record.Load().lasts()
+	lasts := s.record.lasts()
 	if e.isPlace() {
 		end, lasts = places, f.placeTTL
 	}
@@ -170,10 +123,7 @@ func (f *front) leftLocked(e *entry) time.Duration {
 const mostListed = 1000
 
 // List shows the names in use.
-func (l locks) List(
-	ctx context.Context, r *connect.Request[cellv1.LocksListRequest],
-) (*connect.Response[cellv1.LocksListResponse], error) {
-	m := r.Msg
+func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
 	if m.Limit < 0 || m.Limit > mostListed {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
 	}
@@ -202,64 +152,67 @@ func (l locks) List(
 	for _, text := range texts {
 		resp.Locks = append(resp.Locks, l.show(text))
 	}
-	return connect.NewResponse(resp), nil
+	return resp, nil
 }
 
-// Watch waits until a name has changed since a revision.
-func (l locks) Watch(
-	ctx context.Context, r *connect.Request[cellv1.WatchRequest],
-) (*connect.Response[cellv1.WatchResponse], error) {
-	m := r.Msg
-	err := driver.CheckName(m.Name)
-	if err == nil {
-		err = checkDuration("wait", m.Wait, maxWait)
-	}
-	if err == nil && m.Revision < 0 {
-		err = fmt.Errorf("revision: %d is none", m.Revision)
-	}
-	if err != nil {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
-	}
-	if err := l.mayUse(ctx, m.Name, toRead); err != nil {
-		return nil, err
-	}
-	if m.Revision == 0 {
-		if err := l.sync(ctx); err != nil {
-			return nil, err
-		}
-	}
-	rev, changed := l.changedSince(ctx, m.Name, m.Revision, m.Wait.AsDuration())
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
-	}
-	resp := &cellv1.WatchResponse{Revision: rev}
-	if changed {
-		if err := l.allowed(ctx, m.Name, toRead); err != nil { // it may have been taken away meanwhile
-			return nil, err
-		}
-		resp.Lock = l.show(m.Name)
-	}
-	return connect.NewResponse(resp), nil
+// fence is the hold that a call depends on, because it carries its sequencer. The hold is compared in every
+// transaction of the call, so nothing is written after the hold has ended.
+type fence struct {
+	key       string
+	changed   int64 // the revision of the key's last change
+	sequencer driver.Sequencer
 }
 
-// changedSince waits until a name has changed since a revision, and returns at which revision it is
-// known now.
-func (f *front) changedSince(ctx context.Context, text string, since int64, wait time.Duration) (rev int64, changed bool) {
-	end := time.NewTimer(wait)
-	defer end.Stop()
+// fenceKey is where the context of a call has its fence.
+type fenceKey struct{}
+
+func fenceOf(ctx context.Context) (fence, bool) {
+	f, ok := ctx.Value(fenceKey{}).(fence)
+	return f, ok
+}
+
+// errStale refuses a sequencer.
+func errStale(s driver.Sequencer) error {
+	return refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
+}
+
+// fence returns the hold that a sequencer is of, as far as the mirror knows, and an error unless that stands. A hold that
+// was handed over inside its client has any of the tokens of its block. No earlier holder of it has a sequencer: a client
+// hands over no hold whose sequencer was asked for (P1).
+func (m *mirror) fence(s driver.Sequencer) (fence, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := m.nameLocked(s.Name); n != nil {
+		for _, e := range n.entries[:n.holders] {
+			if !e.Value.Closed && e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf() {
+				return fence{e.Key, e.Mod, s}, nil
+			}
+		}
+	}
+	return fence{}, errStale(s)
+}
+
+// fenced does a transaction if a hold stands. A key that has changed may be a hold of another mode by now, or what
+// closes the name after a kill: so it is looked at again.
+func (f *front) fenced(ctx context.Context, needs fence, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	for {
-		next, rev, changed := f.mirror.changed(text, since)
-		if changed {
-			return rev, true
+		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{compareChanged([]byte(needs.key), needs.changed)},
+			Success: []*etcdserverpb.RequestOp{table.TxnOp(req)},
+		})
+		if err != nil {
+			return nil, err
 		}
-		select {
-		case <-next.happened:
-			continue
-		case <-end.C:
-		case <-f.stopping:
-		case <-ctx.Done():
+		if resp.Succeeded {
+			done := resp.Responses[0].GetResponseTxn()
+			done.Header = resp.Header
+			return done, nil
 		}
-		f.mirror.leave(text, next)
-		return rev, false
+		if err := f.mirror.reach(ctx, resp.Header.Revision); err != nil {
+			return nil, err
+		}
+		if needs, err = f.mirror.fence(needs.sequencer); err != nil {
+			return nil, err
+		}
 	}
 }

@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/driver"
 )
 
 // TestWaitEndsElsewhere: a request waits at a member, and is made again at another one, which tells that it has its
@@ -73,7 +71,7 @@ func TestLossDuringRepeatedCall(t *testing.T) {
 	}
 	first := f.ask(credential, "")
 	broken := func() {
-		if _, err := (locks{second.front}).Break(f.ctx, connect.NewRequest(&cellv1.BreakRequest{Name: "n", Token: got.Token})); err != nil {
+		if _, err := (locks{second.front}).Break(f.ctx, &cellv1.BreakRequest{Name: "n", Token: got.Token}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -87,61 +85,32 @@ func TestLossDuringRepeatedCall(t *testing.T) {
 	}
 }
 
-// TestDowngradeRepeated: a member downgrades a hold, and cannot say so before it has seen to the hold's minimum time too.
-// The call is made again: then what closes the name is shared, too.
-func TestDowngradeRepeated(t *testing.T) {
-	f, _, before := fronts(t)
-	credential, _ := f.open()
-	if _, err := f.acquire(credential, "n", "r", func(m *cellv1.AcquireRequest) { m.MinHold = durationpb.New(time.Hour) }); err != nil {
-		t.Fatal(err)
-	}
-	gone, leave := context.WithCancel(f.ctx)
-	downgrade := func(ctx context.Context) error {
-		_, err := locks{f.front}.Downgrade(ctx, connect.NewRequest(&cellv1.DowngradeRequest{Session: credential, Name: "n", Request: "r"}))
-		return err
-	}
-	before.before(func() { before.before(leave) })
-	if err := downgrade(gone); err == nil {
-		t.Fatal("the call was not lost")
-	}
-	if err := downgrade(f.ctx); err != nil {
-		t.Fatal(err)
-	}
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	for _, e := range f.mirror.nameLocked("n").entries {
-		if e.Mode != driver.Shared {
-			t.Errorf("P5: after a downgrade %s is %s", e.Key, e.Mode)
-		}
-	}
-}
-
 // TestFenceChanges: what the sequencer of a call stands for changes after the call was let in. The call writes nothing if
 // the sequencer is stale by then. What closes a name after a kill has the key of the hold, but is none.
 func TestFenceChanges(t *testing.T) {
 	f, second, before := fronts(t)
-	r, err := sessions{f.front}.Open(f.ctx, connect.NewRequest(&cellv1.OpenRequest{
+	r, err := sessions{f.front}.Open(f.ctx, &cellv1.OpenRequest{
 		Ttl: durationpb.New(lifetime), LockDelay: durationpb.New(time.Minute),
-	}))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, note := r.Msg.Session, "busy"
+	session, note := r.Session, "busy"
 	for _, c := range []struct {
 		what  string
 		do    func() error
 		stale bool
 	}{
 		{"noted", func() error {
-			_, err := locks{second.front}.SetNote(f.ctx, connect.NewRequest(&cellv1.SetNoteRequest{Session: session, Name: "noted", Request: "r", Note: &note}))
+			_, err := locks{second.front}.SetNote(f.ctx, &cellv1.SetNoteRequest{Session: session, Name: "noted", Request: "r", Note: &note})
 			return err
 		}, false},
 		{"downgraded", func() error {
-			_, err := locks{second.front}.Downgrade(f.ctx, connect.NewRequest(&cellv1.DowngradeRequest{Session: session, Name: "downgraded", Request: "r"}))
+			_, err := locks{second.front}.Downgrade(f.ctx, &cellv1.DowngradeRequest{Session: session, Name: "downgraded", Request: "r"})
 			return err
 		}, true},
 		{"killed", func() error {
-			_, err := sessions{second.front}.Kill(f.ctx, connect.NewRequest(&cellv1.KillRequest{Id: r.Msg.Id}))
+			_, err := sessions{second.front}.Kill(f.ctx, &cellv1.KillRequest{Id: r.Id})
 			return err
 		}, true},
 	} {
@@ -158,7 +127,7 @@ func TestFenceChanges(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_, err = files{f.front}.Put(context.WithValue(f.ctx, fenceKey{}, fence), connect.NewRequest(&cellv1.PutRequest{Path: "out"}))
+		_, err = files{f.front}.Put(context.WithValue(f.ctx, fenceKey{}, fence), &cellv1.PutRequest{Path: "out"})
 		if c.stale && reasonOf(err) != cellv1.Reason_REASON_STALE || !c.stale && err != nil {
 			t.Errorf("the hold was %s meanwhile: %v", c.what, err)
 		}

@@ -3,8 +3,6 @@ package server
 import (
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -22,19 +20,19 @@ func (f *asFront) acquire(session, name, request string, edit func(*cellv1.Acqui
 	if edit != nil {
 		edit(m)
 	}
-	r, err := (locks{f.front}).Acquire(f.ctx, connect.NewRequest(m))
+	r, err := (locks{f.front}).Acquire(f.ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg, nil
+	return r, nil
 }
 
 // release withdraws a request.
 func (f *asFront) release(session, name, request string) {
 	f.t.Helper()
-	if _, err := (locks{f.front}).Release(f.ctx, connect.NewRequest(&cellv1.ReleaseRequest{
+	if _, err := (locks{f.front}).Release(f.ctx, &cellv1.ReleaseRequest{
 		Session: session, Locks: []*cellv1.Release{{Name: name, Request: request}},
-	})); err != nil {
+	}); err != nil {
 		f.t.Error(err)
 	}
 }
@@ -42,13 +40,13 @@ func (f *asFront) release(session, name, request string) {
 // ask keeps a session alive, and returns what its client is told.
 func (f *asFront) ask(credential, cursor string) *cellv1.KeepAliveResponse {
 	f.t.Helper()
-	r, err := sessions{f.front}.KeepAlive(f.ctx, connect.NewRequest(&cellv1.KeepAliveRequest{
+	r, err := sessions{f.front}.KeepAlive(f.ctx, &cellv1.KeepAliveRequest{
 		Session: credential, Cursor: cursor, Now: true,
-	}))
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return r.Msg
+	return r
 }
 
 // TestLostCompleteAnswer: a member has missed what has happened, so it tells all that a session has. If that answer is

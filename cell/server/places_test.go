@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -19,20 +17,20 @@ func TestSupersededCallConfirmsNothing(t *testing.T) {
 	if _, err := a.acquire(t, waiter, "n", func(m *cellv1.AcquireRequest) { m.Queue = true }); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: waiter}))
+	r, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: waiter})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cursor := r.Msg.Cursor
+	cursor := r.Cursor
 	first := make(chan *cellv1.KeepAliveResponse, 1)
 	go func() {
-		r, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: waiter, Cursor: cursor}))
+		r, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: waiter, Cursor: cursor})
 		if err != nil {
 			t.Error(err)
 			close(first)
 			return
 		}
-		first <- r.Msg
+		first <- r
 	}()
 	for superseded := false; !superseded; {
 		select {
@@ -43,7 +41,7 @@ func TestSupersededCallConfirmsNothing(t *testing.T) {
 				t.Log("it was answered before another one came")
 			}
 		default:
-			if _, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: waiter, Cursor: cursor})); err != nil {
+			if _, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: waiter, Cursor: cursor}); err != nil {
 				t.Fatal(err)
 			}
 		}

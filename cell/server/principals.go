@@ -2,8 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -37,13 +35,13 @@ type principalsFile struct {
 
 type principalEntry struct {
 	Name   string       `json:"name"`
-	Tokens []TokenEntry `json:"tokens"`
+	Tokens []tokenEntry `json:"tokens"`
 	Rights []grant      `json:"rights"`
 	Limits limits       `json:"limits"`
 }
 
-// TokenEntry is what the file of principals says of a token.
-type TokenEntry struct {
+// tokenEntry is what the file of principals says of a token.
+type tokenEntry struct {
 	SHA256  string    `json:"sha256"` // of the token, in hexadecimal digits
 	Expires time.Time `json:"expires"`
 }
@@ -64,8 +62,8 @@ func (g grant) covers(name string) bool {
 type principal struct {
 	name   string
 	grants []grant
-	limits *limits // nil: none
-	pace   *pace   // nil: no limit
+	limits limits // nil: none
+	pace   *pace  // nil: no limit
 }
 
 // may reports whether a principal has a right to a name.
@@ -155,17 +153,20 @@ func (all *principals) add(e *principalEntry, now time.Time) error {
 			return fmt.Errorf("prefix: %w", err)
 		}
 	}
+	if e.Limits == nil {
+		e.Limits = limits{}
+	}
 	if err := e.Limits.complete(); err != nil {
 		return err
 	}
-	p := &principal{name: e.Name, grants: e.Rights, limits: &e.Limits}
+	p := &principal{name: e.Name, grants: e.Rights, limits: e.Limits}
 	all.byName[e.Name] = p
 	valid := 0
 	for _, t := range e.Tokens {
 		sum, err := hex.DecodeString(t.SHA256)
 		switch {
 		case err != nil || len(sum) != sha256.Size:
-			return errors.New("sha256: 64 hexadecimal digits are wanted, as 'holdfast cell token' prints them")
+			return errors.New("sha256: the 64 hexadecimal digits of the token's SHA-256 are wanted")
 		case t.Expires.IsZero():
 			return errors.New("expires is missing: a time such as 2027-01-31T00:00:00Z is wanted")
 		}
@@ -194,16 +195,6 @@ func checkPrincipal(name string) error {
 	return nil
 }
 
-// tokenPrefix begins every token, so that programs which look for secrets in the wrong place find it.
-const tokenPrefix = "hft_"
-
-// NewToken returns a token of 130 random bits for a principal, and what the file of principals says of it.
-func NewToken(expires time.Time) (string, TokenEntry) {
-	text := tokenPrefix + rand.Text()
-	sum := sha256.Sum256([]byte(text))
-	return text, TokenEntry{hex.EncodeToString(sum[:]), expires.UTC().Truncate(time.Second)}
-}
-
 // rights by their names, in the order in which each has all that the one before has.
 var rightNames = []string{toRead: "read", toWrite: "write", toAdminister: "admin"}
 
@@ -219,32 +210,3 @@ func (r *right) UnmarshalText(text []byte) error {
 
 // MarshalText implements encoding.TextMarshaler.
 func (r right) MarshalText() ([]byte, error) { return []byte(rightNames[r]), nil }
-
-// limits are what a principal may have at most. 0: the default.
-type limits struct {
-	Sessions int     `json:"sessions"`
-	Locks    int     `json:"locks"`    // holds and places
-	Waiters  int     `json:"waiters"`  // places in the queue of one lock
-	Nodes    int     `json:"nodes"`    // that it has made
-	Bytes    int64   `json:"bytes"`    // contents of these nodes
-	Requests float64 `json:"requests"` // per second, at each member
-	Calls    int     `json:"calls"`    // under way at once, at each member
-}
-
-// defaultLimits are for principals that have none of their own.
-var defaultLimits = limits{
-	Sessions: 10_000, Locks: 100_000, Waiters: 10_000, Nodes: 100_000, Bytes: 256 << 20, Requests: 2_000, Calls: 20_000,
-}
-
-// complete fills in what is not set.
-func (l *limits) complete() error {
-	if l.Sessions < 0 || l.Locks < 0 || l.Waiters < 0 || l.Nodes < 0 || l.Bytes < 0 || l.Requests < 0 || l.Calls < 0 {
-		return errors.New("limits: none is negative")
-	}
-	d := &defaultLimits
-	*l = limits{
-		cmp.Or(l.Sessions, d.Sessions), cmp.Or(l.Locks, d.Locks), cmp.Or(l.Waiters, d.Waiters), cmp.Or(l.Nodes, d.Nodes),
-		cmp.Or(l.Bytes, d.Bytes), cmp.Or(l.Requests, d.Requests), cmp.Or(l.Calls, d.Calls),
-	}
-	return nil
-}

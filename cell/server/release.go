@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
-	"connectrpc.com/connect"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -17,21 +17,19 @@ import (
 const maxReleases = 1000
 
 // Release gives locks back, and withdraws requests.
-func (l locks) Release(
-	ctx context.Context, r *connect.Request[cellv1.ReleaseRequest],
-) (*connect.Response[cellv1.ReleaseResponse], error) {
-	if err := checkRelease(r.Msg); err != nil {
+func (l locks) Release(ctx context.Context, r *cellv1.ReleaseRequest) (*cellv1.ReleaseResponse, error) {
+	if err := checkRelease(r); err != nil {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
 	}
-	s, err := l.session(ctx, r.Msg.Session)
+	s, err := l.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err := l.release(ctx, s, r.Msg.Locks)
+	outcomes, err := l.release(ctx, s, r.Locks)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.ReleaseResponse{Outcomes: outcomes}), nil
+	return &cellv1.ReleaseResponse{Outcomes: outcomes}, nil
 }
 
 func checkRelease(m *cellv1.ReleaseRequest) error {
@@ -64,9 +62,6 @@ func (f *front) release(ctx context.Context, s *session, all []*cellv1.Release) 
 		}
 		found = f.find(s, all)
 	}
-	if err := f.ownClosing(ctx, s, found); err != nil {
-		return nil, err
-	}
 	var removals []removal
 	for i, r := range all {
 		removals = append(removals, removal{
@@ -75,11 +70,10 @@ func (f *front) release(ctx context.Context, s *session, all []*cellv1.Release) 
 		})
 	}
 	outcomes := f.missing(removals)
-	absent := f.absent(ctx, removals)
-	done, err := f.remove(ctx, removals)
-	if err == nil && len(absent) > 0 {
-		err = f.withdrawAbsent(ctx, removals, absent, done)
+	if err := f.mayWithdraw(ctx, removals); err != nil {
+		return nil, err
 	}
+	done, err := f.remove(ctx, removals)
 	if err != nil {
 		return nil, err
 	}
@@ -93,42 +87,18 @@ func (f *front) release(ctx context.Context, s *session, all []*cellv1.Release) 
 	return outcomes, nil
 }
 
-// absent returns which of these are requests that are not there, but may arrive yet, and leaves their tombstones to
-// withdrawAbsent. A request without the right to its name does nothing when it arrives, so it needs none.
-func (f *front) absent(ctx context.Context, removals []removal) (at []int) {
+// mayWithdraw waits until the principal may withdraw those requests that are not there: each counts as an ordinary call.
+// Each leaves a tombstone for minutes, so withdrawals of what was never asked for could fill the cell.
+func (f *front) mayWithdraw(ctx context.Context, removals []removal) error {
+	n := 0
 	for i := range removals {
 		if r := &removals[i]; r.entry == nil && r.tombstone {
-			r.tombstone = false
-			if f.allowed(ctx, r.name, toWrite) == nil {
-				at = append(at, i)
-			}
+			n++
 		}
 	}
-	return at
-}
-
-// withdrawAbsent withdraws requests that are not there, no more of them than the principal's pace allows. Each
-// withdrawal leaves a tombstone for minutes: withdrawals of what was never asked for could fill the cell.
-func (f *front) withdrawAbsent(ctx context.Context, removals []removal, at []int, done []bool) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if err := callerOf(ctx).pace.withdraw(ctx, len(at)); err != nil {
-		return err
-	}
-	var some []removal
-	for _, i := range at {
-		r := removals[i]
-		r.tombstone = true
-		some = append(some, r)
-	}
-	gone, err := f.remove(ctx, some)
-	if err != nil {
-		return err
-	}
-	for n, i := range at {
-		done[i] = gone[n]
-	}
-	return nil
+	return callerOf(ctx).pace.withdraw(ctx, n)
 }
 
 // missing says of entries that are not there why.
@@ -139,7 +109,7 @@ func (f *front) missing(removals []removal) []cellv1.Reason {
 	for i, r := range removals {
 		switch {
 		case r.entry != nil:
-		case f.mirror.tombstones[tombstoneOf(r.name, r.owner)]:
+		case f.mirror.tombstones[tombstoneOf(r.name, r.owner)].broken:
 			why[i] = cellv1.Reason_REASON_BROKEN
 		default:
 			why[i] = cellv1.Reason_REASON_NOT_HELD
@@ -156,8 +126,6 @@ func (f *front) reachTokens(ctx context.Context, all []*cellv1.Release) error {
 			newest = max(newest, created)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	return ofStore(ctx, f.mirror.reach(ctx, newest))
 }
 
@@ -177,12 +145,13 @@ func (f *front) find(s *session, all []*cellv1.Release) []*entry {
 
 // removal is an entry that is to go.
 type removal struct {
-	entry       *entry // nil: there is none, but a tombstone may be wanted
-	tombstone   bool   // a request of its owner may arrive yet
-	unused      bool   // there is no minimum hold
-	tell        bool   // its client has not asked for it
-	place       bool   // not if it has become a whole hold, of which another member may have told by now (P1)
-	name, owner string // where entry is nil
+	entry       *entry        // nil: there is none, but a tombstone may be wanted
+	tombstone   bool          // a request of its owner may arrive yet
+	unused      bool          // there is no minimum hold
+	closed      time.Duration // for how long the name is to stay closed at least
+	tell        bool          // its client has not asked for it
+	place       bool          // not if it has become a whole hold, of which another member may have told by now (P1)
+	name, owner string        // where entry is nil
 }
 
 // remove deletes the keys of entries, and says for each whether it was there. A request that arrives
@@ -198,34 +167,19 @@ func (f *front) remove(ctx context.Context, all []removal) (done []bool, err err
 	return done, nil
 }
 
-// removalsAtOnce is how many entries one transaction deletes, each with its closer.
+// removalsAtOnce is how many entries one transaction deletes.
 const removalsAtOnce = table.MaxRemovals / 2
 
 func (f *front) removeSome(ctx context.Context, some []removal, done []bool) error {
 	for {
-		var tombstones clientv3.LeaseID
-		var err error
-		for _, r := range some {
-			if r.tombstone && tombstones == 0 {
-				if tombstones, err = f.tombstones.lease(ctx, f); err != nil {
-					return ofStore(ctx, err)
-				}
-			}
-		}
 		keys, at := f.removals(some)
 		if len(keys) == 0 {
 			return nil
 		}
 		f.noteReleased(some, true)
-		resp, err := f.put(ctx, table.Remove(keys, tombstones))
+		resp, err := f.put(ctx, table.Remove(keys, 0))
 		if err != nil {
 			f.noteReleased(some, false)
-		}
-		if isLeaseNotFound(err) && tombstones != 0 {
-			f.tombstones.forget(tombstones)
-			continue
-		}
-		if err != nil {
 			return ofStore(ctx, err)
 		}
 		for n, i := range at {
@@ -274,7 +228,7 @@ func (f *front) strayed(ctx context.Context, some []removal, rev int64) (again b
 	return again, nil
 }
 
-// removals returns the keys that are to go, and for each the entry that it is of; -1 for a closer.
+// removals returns the keys that are to go, and for each the entry that it is of; -1 for none.
 func (f *front) removals(some []removal) (keys []table.Removal, at []int) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
@@ -293,15 +247,10 @@ func (f *front) removals(some []removal) (keys []table.Removal, at []int) {
 		if r.place {
 			k.Lease = clientv3.LeaseID(placeLeaseOf(sessionOf(k.Key)))
 		}
+		if left := max(f.minimumLeftLocked(r.entry), r.closed); left > 0 && !r.unused {
+			k.Closed = closedText(r.entry, left)
+		}
 		keys, at = append(keys, k), append(at, i)
-		c := f.mirror.closerOfLocked(r.entry)
-		if c == nil {
-			continue
-		}
-		left, known := f.minimumLeftLocked(r.entry, c)
-		if r.unused || !r.entry.holds || known && left <= 0 {
-			keys, at = append(keys, table.Removal{Key: c.Key, Created: c.Created, Lease: k.Lease}), append(at, -1)
-		}
 	}
 	return keys, at
 }
@@ -311,21 +260,4 @@ func (r *removal) tombstoneLocked() string {
 		return tombstoneOf(r.entry.at.name, r.entry.Value.Owner)
 	}
 	return tombstoneOf(r.name, r.owner)
-}
-
-// withdrawForbidden takes the places and claims of a session away that its principal may not have any more, so
-// that none of them becomes a hold. A whole hold stays: somebody relies on it.
-func (f *front) withdrawForbidden(ctx context.Context, s *session) error {
-	var all []removal
-	f.mirror.mu.Lock()
-	if p := callerOf(ctx); s.places > 0 && !p.administers() {
-		for e := range s.entries {
-			if e.isPlace() && !f.mirror.mayLocked(p, e.at.name, toWrite) {
-				all = append(all, removal{entry: e, tombstone: true, unused: true, tell: true, place: true})
-			}
-		}
-	}
-	f.mirror.mu.Unlock()
-	_, err := f.remove(ctx, all)
-	return err
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -23,13 +21,13 @@ func TestListsShowWhatOneMayRead(t *testing.T) {
 		root.take(t, s, name, nil)
 		root.mustWrite(t, name, "x")
 	}
-	locks, err := a.LocksClient.List(t.Context(), connect.NewRequest(&cellv1.LocksListRequest{}))
-	if err != nil || len(locks.Msg.Locks) != 1 || locks.Msg.Locks[0].Name != "a/one" {
+	locks, err := a.LocksClient.List(t.Context(), &cellv1.LocksListRequest{})
+	if err != nil || len(locks.Locks) != 1 || locks.Locks[0].Name != "a/one" {
 		t.Errorf("locks: %v, %v", locks, err)
 	}
 	for path, want := range map[string]string{"": "a", "a": "a/one"} {
-		nodes, err := a.files.ReadDir(t.Context(), connect.NewRequest(&cellv1.ReadDirRequest{Path: path}))
-		if err != nil || len(nodes.Msg.Nodes) != 1 || nodes.Msg.Nodes[0].Path != want {
+		nodes, err := a.files.ReadDir(t.Context(), &cellv1.ReadDirRequest{Path: path})
+		if err != nil || len(nodes.Nodes) != 1 || nodes.Nodes[0].Path != want {
 			t.Errorf("below %q: %v, %v", path, nodes, err)
 		}
 	}
@@ -47,9 +45,9 @@ func TestWatchedRights(t *testing.T) {
 	}
 	s := a.open(t, 30*time.Second)
 	watch := func(path string) error {
-		_, err := a.files.Watch(t.Context(), connect.NewRequest(&cellv1.FilesWatchRequest{Session: s, Path: path, Kinds: []cellv1.NodeEventKind{
+		_, err := a.files.Watch(t.Context(), &cellv1.FilesWatchRequest{Session: s, Path: path, Kinds: []cellv1.NodeEventKind{
 			cellv1.NodeEventKind_NODE_EVENT_KIND_CONTENTS_CHANGED, cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_CHANGED,
-		}}))
+		}})
 		return err
 	}
 	if err := watch("elsewhere"); reasonOf(err) != cellv1.Reason_REASON_FORBIDDEN {
@@ -61,11 +59,11 @@ func TestWatchedRights(t *testing.T) {
 		}
 	}
 	keep := func(cursor string) *cellv1.KeepAliveResponse {
-		r, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: s, Cursor: cursor, Now: true}))
+		r, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: s, Cursor: cursor, Now: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Msg
+		return r
 	}
 	told := func(events []*cellv1.Event) (paths string) {
 		for _, e := range events {
@@ -81,7 +79,7 @@ func TestWatchedRights(t *testing.T) {
 		t.Errorf("what happens is told as %q", got)
 	}
 	// One node by its ACL, the other by the list of principals.
-	if _, err := root.files.SetACL(t.Context(), connect.NewRequest(&cellv1.SetACLRequest{Path: "a/x", Acl: &cellv1.ACL{Read: "none"}})); err != nil {
+	if _, err := root.files.SetACL(t.Context(), &cellv1.SetACLRequest{Path: "a/x", Acl: &cellv1.ACL{Read: "none"}}); err != nil {
 		t.Fatal(err)
 	}
 	p.all["reader"].Rights = []grant{{"a", toRead}}

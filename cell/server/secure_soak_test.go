@@ -143,13 +143,13 @@ func TestTokens(t *testing.T) {
 	as := func(token string) api { return dialAs(http.DefaultClient, url, token) }
 
 	for what, wrong := range map[string]string{
-		"no token": "", "another one": tokenPrefix + rand.Text(), "a part of it": token[:len(token)-1], "its hash": p.all["billing"].Tokens[0].SHA256,
+		"no token": "", "another one": rand.Text(), "a part of it": token[:len(token)-1], "its hash": p.all["billing"].Tokens[0].SHA256,
 	} {
 		if err := as(wrong).status(t); reasonOf(err) != cellv1.Reason_REASON_UNKNOWN_CALLER || connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for path, want := range map[string]int{"/metrics": 401, "/healthz": 200, "/readyz": 200, "/nothing": 404} {
+	for path, want := range map[string]int{"/metrics": 401, "/healthz": 200, "/readyz": 200, "/nothing": 401} {
 		r, err := http.Get(url + path)
 		if err != nil {
 			t.Fatal(err)
@@ -163,9 +163,9 @@ func TestTokens(t *testing.T) {
 	}
 
 	// Another token beside the first, and then alone.
-	second, entry := NewToken(time.Now().Add(time.Hour))
+	second, entry := newToken(time.Now().Add(time.Hour))
 	old := p.all["billing"].Tokens[0]
-	p.all["billing"].Tokens = []TokenEntry{old, entry}
+	p.all["billing"].Tokens = []tokenEntry{old, entry}
 	p.write(t)
 	soon(t, "a second token is not known", func() bool { return as(second).status(t) == nil })
 	if err := as(token).status(t); err != nil {
@@ -177,11 +177,11 @@ func TestTokens(t *testing.T) {
 		ended <- as(token).parks(t, session)
 	}()
 	keep := func(token string) error {
-		_, err := as(token).KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: session, Now: true}))
+		_, err := as(token).KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: session, Now: true})
 		return err
 	}
 	soon(t, "the session is not kept alive", func() bool { return keep(token) == nil })
-	p.all["billing"].Tokens = []TokenEntry{entry}
+	p.all["billing"].Tokens = []tokenEntry{entry}
 	p.write(t)
 	select {
 	case err := <-ended:
@@ -219,7 +219,7 @@ func TestTokenExpires(t *testing.T) {
 	m := startWith(t, func(c *Config) { c.Principals = p.file })
 	a := dialAs(http.DefaultClient, "http://"+m.Addr(), token)
 	session := a.open(t, 3*time.Minute)
-	if _, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: session, Now: true})); err != nil {
+	if _, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: session, Now: true}); err != nil {
 		t.Fatalf("a token that has not expired: %v", err)
 	}
 	if err := a.parks(t, session); reasonOf(err) != cellv1.Reason_REASON_UNKNOWN_CALLER {
@@ -262,7 +262,7 @@ func TestRightsChange(t *testing.T) {
 		t.Errorf("the call made again: %v", err)
 	}
 	// The places are taken away by the next sign of life, so that they become no holds.
-	if _, err := b.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: waiter, Now: true})); err != nil {
+	if _, err := b.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: waiter, Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	if l := a.show(t, "job"); len(l.Waiters) != 0 || len(l.Holders) != 1 {
@@ -294,7 +294,7 @@ func TestClientCertificates(t *testing.T) {
 		{"no principal", p.file, ca, "nobody", "", "", "", ""},
 		{"no certificate, but a token", p.file, nil, "", "", token, "", "billing/a"},
 		{"no certificate, no token", p.file, nil, "", "", "", "", ""},
-		{"a wrong token", p.file, ca, "billing", "", tokenPrefix + "x", "", ""},
+		{"a wrong token", p.file, ca, "billing", "", "x", "", ""},
 		{"another authority", p.file, stranger, "billing", "", "", "", ""},
 		{"no file", "", ca, "anybody", "", "", "billing/a", ""},
 		{"no file and no certificate", "", nil, "", "", "", "", ""},

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -27,7 +26,6 @@ type record struct {
 	TTL       int64  `json:"ttl_ms"`
 	LockDelay int64  `json:"lock_delay_ms,omitempty"`
 	Opened    int64  `json:"opened_ms"` // by the wall clock of the member: for people only
-	Killed    bool   `json:"killed,omitempty"`
 }
 
 func (r *record) ttl() time.Duration       { return time.Duration(r.TTL) * time.Millisecond }
@@ -92,21 +90,16 @@ func credential(text string) (id, secret string, err error) {
 // session is a session as the mirror has it. The mirror's mutex guards it.
 type session struct {
 	id      string
-	record  atomic.Pointer[record] // read without the mutex too
+	record  record // does not change
 	entries map[*entry]bool
 	places  int             // entries on the lease of places
 	placed  bool            // whether there were any, so that there is such a lease
 	watches map[string]bool // the paths of nodes that it watches
-	usage   *usage          // of its principal
+	usage   usage           // of its principal
 	home    home
 	over    bool
 	stream  *stream // nil: no call has been parked for it at this member
-	// handled counts the calls of this member that are at work on an entry, by its owner and name:
-	// they tell their client of its grant, so the stream need not.
-	handled map[handledKey]int
 }
-
-type handledKey struct{ name, owner string }
 
 func (m *mirror) putSessionLocked(id string, text []byte) {
 	var r record
@@ -115,20 +108,17 @@ func (m *mirror) putSessionLocked(id string, text []byte) {
 	}
 	s := m.sessions[id]
 	if s == nil {
-		s = &session{id: id, entries: map[*entry]bool{}, handled: map[handledKey]int{}, watches: map[string]bool{}}
+		s = &session{id: id, record: r, entries: map[*entry]bool{}, watches: map[string]bool{}}
 		s.usage = m.usageLocked(r.Principal)
-		s.usage.sessions++
+		s.usage["sessions"]++
 		m.sessions[id] = s
-	}
-	if s.record.Store(&r); r.Killed {
-		s.endLocked()
 	}
 }
 
 func (m *mirror) deleteSessionLocked(id string) {
 	if s := m.sessions[id]; s != nil {
 		delete(m.sessions, id)
-		s.usage.sessions--
+		s.usage["sessions"]--
 		for path := range s.watches {
 			m.unwatchLocked(s, path)
 		}
@@ -145,11 +135,8 @@ func (s *session) endLocked() {
 }
 
 func (s *session) addLocked(e *entry) {
-	if e.Value.Closed {
-		return
-	}
 	s.entries[e] = true
-	s.usage.entries++
+	s.usage["locks"]++
 	if e.isPlace() {
 		s.places++
 		s.placed = true
@@ -165,7 +152,7 @@ func (s *session) removeLocked(e *entry, why cellv1.Reason) {
 		return
 	}
 	delete(s.entries, e)
-	s.usage.entries--
+	s.usage["locks"]--
 	if e.isPlace() {
 		s.places--
 	}
@@ -181,7 +168,7 @@ func (s *session) removeLocked(e *entry, why cellv1.Reason) {
 // of Acquire tells.
 func (s *session) grantedLocked(e *entry) {
 	if s.entries[e] && e.isPlace() {
-		s.tellLocked(e, &cellv1.Event{Event: &cellv1.Event_Granted{Granted: e.holdingLocked()}})
+		s.tellLocked(e)
 	}
 }
 
@@ -195,22 +182,12 @@ func (s *session) movedLocked(e *entry, wasPlace bool) {
 		return
 	}
 	s.places--
-	s.tellLocked(e, &cellv1.Event{Event: &cellv1.Event_Granted{Granted: e.holdingLocked()}})
+	s.tellLocked(e)
 }
 
-// tellLocked puts a grant into the stream, unless a call of this member tells its client.
-func (s *session) tellLocked(e *entry, event *cellv1.Event) {
-	if s.stream != nil && s.handled[handledKey{e.at.name, e.Value.Owner}] == 0 {
-		s.stream.addLocked(event)
-	}
-}
-
-// handleLocked says that a call is at work on an owner's entry, until handledLocked is called.
-func (s *session) handleLocked(name, owner string) { s.handled[handledKey{name, owner}]++ }
-
-func (s *session) handledLocked(name, owner string) {
-	key := handledKey{name, owner}
-	if s.handled[key]--; s.handled[key] <= 0 {
-		delete(s.handled, key)
+// tellLocked puts a grant into the stream. A call of Acquire may tell it too.
+func (s *session) tellLocked(e *entry) {
+	if s.stream != nil {
+		s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Granted{Granted: e.holdingLocked()}})
 	}
 }

@@ -8,9 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -31,11 +29,8 @@ const (
 )
 
 // Open opens a session.
-func (f sessions) Open(
-	ctx context.Context, r *connect.Request[cellv1.OpenRequest],
-) (*connect.Response[cellv1.OpenResponse], error) {
+func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.OpenResponse, error) {
 	arrived := f.clock.Now()
-	m := r.Msg
 	rec := record{
 		Principal: principalOf(ctx), Note: m.Note,
 		TTL: cmp.Or(m.Ttl.AsDuration(), defaultTTL).Milliseconds(), LockDelay: m.LockDelay.AsDuration().Milliseconds(),
@@ -47,7 +42,7 @@ func (f sessions) Open(
 	if err := f.hasSpace(); err != nil {
 		return nil, err
 	}
-	if err := f.mayOpen(ctx); err != nil {
+	if err := f.mayHave(ctx, callerOf(ctx), "sessions", 1); err != nil {
 		return nil, err
 	}
 	id, secret := newSessionID(), newSecret()
@@ -79,10 +74,10 @@ func (f sessions) Open(
 	st.extended, st.restart = sent, false // it has nothing, and the client knows that
 	cursor := st.cursorLocked()
 	f.mirror.mu.Unlock()
-	return connect.NewResponse(&cellv1.OpenResponse{
+	return &cellv1.OpenResponse{
 		Session: id + "." + secret, Id: id, Ttl: durationpb.New(rec.ttl()), LockDelay: durationpb.New(rec.lockDelay()),
 		ExtendedAfter: durationpb.New(sent.Sub(arrived)), Cursor: cursor,
-	}), nil
+	}, nil
 }
 
 func (f *front) checkOpen(m *cellv1.OpenRequest, r *record) error {
@@ -102,38 +97,31 @@ func (f *front) checkOpen(m *cellv1.OpenRequest, r *record) error {
 }
 
 // Close ends a session and all that it has.
-func (f sessions) Close(
-	ctx context.Context, r *connect.Request[cellv1.CloseRequest],
-) (*connect.Response[cellv1.CloseResponse], error) {
-	s, err := f.session(ctx, r.Msg.Session)
+func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.CloseResponse, error) {
+	s, err := f.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.end(ctx, s); err != nil {
+	if err := f.end(ctx, s, false); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&cellv1.CloseResponse{}), nil
+	return &cellv1.CloseResponse{}, nil
 }
 
-// end ends a session, and all that it has.
-func (f *front) end(ctx context.Context, s *session) error {
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	resp, err := f.store.Txn(bounded, &etcdserverpb.TxnRequest{Success: forget(s.id)})
+// end ends a session, and all that it has. First no member serves it any more.
+func (f *front) end(ctx context.Context, s *session, killed bool) error {
+	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Success: forget(s.id)})
 	if err != nil {
 		return ofStore(ctx, err)
 	}
-	if err := f.endLeases(bounded, s, resp.Header.Revision); err != nil {
+	if err := f.endLeases(ctx, s, resp.Header.Revision, killed); err != nil {
 		return err
 	}
 	return f.sync(ctx)
 }
 
 // List lists the sessions.
-func (f sessions) List(
-	ctx context.Context, r *connect.Request[cellv1.SessionsListRequest],
-) (*connect.Response[cellv1.SessionsListResponse], error) {
-	m := r.Msg
+func (f sessions) List(ctx context.Context, m *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error) {
 	if m.Limit < 0 || m.Limit > mostListed {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
 	}
@@ -157,11 +145,11 @@ func (f sessions) List(
 	for _, id := range ids[:min(len(ids), limit)] {
 		resp.Sessions = append(resp.Sessions, f.mirror.sessions[id].infoLocked())
 	}
-	return connect.NewResponse(resp), nil
+	return resp, nil
 }
 
 func (s *session) infoLocked() *cellv1.SessionInfo {
-	waiting, rec := 0, s.record.Load()
+	waiting, rec := 0, s.record
 	for e := range s.entries {
 		if !e.holds {
 			waiting++
@@ -175,12 +163,9 @@ func (s *session) infoLocked() *cellv1.SessionInfo {
 	}
 }
 
-// Kill ends a session for an operator. First it is marked, so that no member serves it any more; then
-// what it holds becomes what closes the names for its lock-delay; then it ends.
-func (f sessions) Kill(
-	ctx context.Context, r *connect.Request[cellv1.KillRequest],
-) (*connect.Response[cellv1.KillResponse], error) {
-	id := r.Msg.Id
+// Kill ends a session for an operator. The names of its holds stay closed for its lock-delay.
+func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.KillResponse, error) {
+	id := r.Id
 	if leaseOf(id) == 0 {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "id: %.80q is no session's: see the list of sessions", id)
 	}
@@ -196,78 +181,10 @@ func (f sessions) Kill(
 		f.mirror.mu.Unlock()
 		return nil, errSessionOver
 	}
-	rec := *s.record.Load()
 	f.mirror.mu.Unlock()
-	if err := f.mark(ctx, id, rec); err != nil {
+	if err := f.end(ctx, s, true); err != nil {
 		return nil, err
 	}
-	if rec.LockDelay > 0 {
-		if err := f.closeNames(ctx, s, &rec); err != nil {
-			return nil, err
-		}
-	}
-	if err := f.end(ctx, s); err != nil {
-		return nil, err
-	}
-	f.note(ctx, "a session was killed", "session", id, "of", rec.Principal)
-	return connect.NewResponse(&cellv1.KillResponse{}), nil
-}
-
-// mark notes that a session is killed.
-func (f *front) mark(ctx context.Context, id string, rec record) error {
-	rec.Killed = true
-	text, err := json.Marshal(&rec)
-	if err != nil {
-		return err
-	}
-	_, err = f.txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{
-			table.CompareCreated([]byte(sessionsAt+id), nil, etcdserverpb.Compare_GREATER, 0),
-		},
-		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-			RequestPut: &etcdserverpb.PutRequest{Key: []byte(sessionsAt + id), Value: text, IgnoreLease: true},
-		}}},
-	})
-	return ofStore(ctx, err)
-}
-
-// closeNames makes a session's holds what closes their names, on a lease for the lock-delay.
-func (f *front) closeNames(ctx context.Context, s *session, rec *record) error {
-	var holds []table.Entry
-	f.mirror.mu.Lock()
-	for e := range s.entries {
-		if e.holds {
-			holds = append(holds, e.Entry)
-		}
-	}
-	f.mirror.mu.Unlock()
-	if len(holds) == 0 {
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	lease, err := f.store.LeaseGrant(bounded, &etcdserverpb.LeaseGrantRequest{TTL: wholeSeconds(rec.lockDelay())})
-	if err != nil {
-		return ofStore(ctx, err)
-	}
-	until := time.Now().Add(rec.lockDelay()).UnixMilli()
-	for len(holds) > 0 {
-		some := holds[:min(len(holds), 60)]
-		holds = holds[len(some):]
-		txn := &etcdserverpb.TxnRequest{}
-		for i := range some {
-			v := some[i].Value
-			v.Owner, v.Closed, v.Until = "", true, until
-			txn.Success = append(txn.Success, table.TxnOp(&etcdserverpb.TxnRequest{
-				Compare: []*etcdserverpb.Compare{
-					table.CompareCreated([]byte(some[i].Key), nil, etcdserverpb.Compare_EQUAL, some[i].Created),
-				},
-				Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(some[i].Key), v.String(), clientv3.LeaseID(lease.ID))},
-			}))
-		}
-		if _, err := f.txn(ctx, txn); err != nil {
-			return ofStore(ctx, err)
-		}
-	}
-	return nil
+	f.note(ctx, "a session was killed", "session", id, "of", s.record.Principal)
+	return &cellv1.KillResponse{}, nil
 }

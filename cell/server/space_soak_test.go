@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -28,7 +26,7 @@ func TestNoSpace(t *testing.T) {
 	m.front.noSpace(m.shortage())
 	for what, err := range map[string]error{
 		"a session": func() error {
-			_, err := a.Open(t.Context(), connect.NewRequest(&cellv1.OpenRequest{}))
+			_, err := a.Open(t.Context(), &cellv1.OpenRequest{})
 			return err
 		}(),
 		"a hold": func() error { _, err := a.acquire(t, one, "other", nil); return err }(),
@@ -42,7 +40,7 @@ func TestNoSpace(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: one, Now: true})); err != nil {
+	if _, err := a.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: one, Now: true}); err != nil {
 		t.Errorf("a session is kept: %v", err)
 	}
 	if got := metric(t, m, "holdfast_cell_refuses_new"); got != "1" {

@@ -134,7 +134,7 @@ func (st *stream) unparkLocked(p *parked) {
 // if the client sees to it by itself each third.
 func (st *stream) everyLocked(s *session) time.Duration {
 	if st.urged != 0 && st.urged == st.extended {
-		return s.record.Load().ttl() / 2
+		return s.record.ttl() / 2
 	}
-	return s.record.Load().ttl() / 3
+	return s.record.ttl() / 3
 }

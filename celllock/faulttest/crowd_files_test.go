@@ -151,11 +151,11 @@ func writeFenced(ctx context.Context, of *cell.Client, path, sequencer string, t
 	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
 	defer cancel()
 	err = of.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
-		r := connect.NewRequest(&cellv1.PutRequest{Path: path, Contents: fmt.Append(nil, token)})
-		r.Header().Set(fence.Header, sequencer)
-		resp, err := m.Files.Put(ctx, r)
+		ctx, info := connect.NewClientContext(ctx)
+		info.RequestHeader().Set(fence.Header, sequencer)
+		resp, err := m.Files.Put(ctx, &cellv1.PutRequest{Path: path, Contents: fmt.Append(nil, token)})
 		if err == nil {
-			w = fencedWrite{path, token, resp.Msg.Node.ContentGeneration}
+			w = fencedWrite{path, token, resp.Node.ContentGeneration}
 		}
 		return err
 	})

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -105,13 +103,13 @@ func killSession(t testing.TB, addrs string, lockDelay time.Duration) {
 	t.Helper()
 	c := cellClient(t, addrs)
 	err := c.Do(within(t), true, func(ctx context.Context, m *cell.Member) error {
-		all, err := m.Sessions.List(ctx, connect.NewRequest(&cellv1.SessionsListRequest{}))
+		all, err := m.Sessions.List(ctx, &cellv1.SessionsListRequest{})
 		if err != nil {
 			return err
 		}
-		for _, s := range all.Msg.Sessions {
+		for _, s := range all.Sessions {
 			if s.LockDelay.AsDuration() == lockDelay {
-				_, err := m.Sessions.Kill(ctx, connect.NewRequest(&cellv1.KillRequest{Id: s.Id}))
+				_, err := m.Sessions.Kill(ctx, &cellv1.KillRequest{Id: s.Id})
 				return err
 			}
 		}

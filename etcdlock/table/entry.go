@@ -29,7 +29,7 @@ type Value struct {
 	HandedOver int    `json:"passed,omitempty"`      // how often it was handed over in its process, as told last
 	Closed     bool   `json:"closed,omitempty"`      // released before its minimum hold was over
 	Until      int64  `json:"until_ms,omitempty"`    // when it opens, by the same clock
-	MinHold    int64  `json:"min_hold_ms,omitempty"` // for how long a closed entry closes the name, from the grant on
+	MinHold    int64  `json:"min_hold_ms,omitempty"` // of a hold: from the grant on; of a closed entry of a cell: since it is closed
 	Principal  string `json:"principal,omitempty"`   // of a closed entry: whose it is where clients have principals
 }
 

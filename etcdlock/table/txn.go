@@ -31,6 +31,8 @@ type Removal struct {
 	Created int64
 	// Lease, if it is not 0, is the lease that the key must still be on.
 	Lease clientv3.LeaseID
+	// Closed, if it is not "", is the value of the key that closes the name from now on, on no lease: the key stays.
+	Closed string
 	// Tombstone is what says that no request of its owner may put a key any more. It is put on
 	// the lease of tombstones, whether the key was there or not. "": none.
 	Tombstone string
@@ -48,6 +50,9 @@ func Remove(removals []Removal, tombstones clientv3.LeaseID) *etcdserverpb.TxnRe
 				one.Compare = append(one.Compare, compareLease(key, r.Lease))
 			}
 			one.Success = []*etcdserverpb.RequestOp{DeleteOp(key)}
+			if r.Closed != "" {
+				one.Success[0] = PutOp(key, r.Closed, 0)
+			}
 		}
 		if r.Tombstone != "" {
 			put := PutOp([]byte(r.Tombstone), "", tombstones)

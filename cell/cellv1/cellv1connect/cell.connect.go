@@ -41,22 +41,18 @@ const (
 	CellRemoveProcedure = "/holdfast.cell.v1.Cell/Remove"
 	// CellBackupProcedure is the fully-qualified name of the Cell's Backup RPC.
 	CellBackupProcedure = "/holdfast.cell.v1.Cell/Backup"
-	// CellCompactProcedure is the fully-qualified name of the Cell's Compact RPC.
-	CellCompactProcedure = "/holdfast.cell.v1.Cell/Compact"
 )
 
 // CellClient is a client for the holdfast.cell.v1.Cell service.
 type CellClient interface {
 	// Status says what the cell is and how it is. Everybody who may make any call may make this one.
-	Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*connect.Response[cellv1.StatusResponse], error)
+	Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error)
 	// Add makes room for another member, which is to be started then. It counts once it has caught up.
-	Add(context.Context, *connect.Request[cellv1.AddRequest]) (*connect.Response[cellv1.AddResponse], error)
+	Add(context.Context, *cellv1.AddRequest) (*cellv1.AddResponse, error)
 	// Remove takes a member out of the cell for good.
-	Remove(context.Context, *connect.Request[cellv1.RemoveRequest]) (*connect.Response[cellv1.RemoveResponse], error)
+	Remove(context.Context, *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error)
 	// Backup sends all that the cell has, as it is at one instant.
-	Backup(context.Context, *connect.Request[cellv1.BackupRequest]) (*connect.ServerStreamForClient[cellv1.BackupResponse], error)
-	// Compact frees the space of what has been deleted, on the member that is asked.
-	Compact(context.Context, *connect.Request[cellv1.CompactRequest]) (*connect.Response[cellv1.CompactResponse], error)
+	Backup(context.Context, *cellv1.BackupRequest) (*connect.ServerStreamForClient[cellv1.BackupResponse], error)
 }
 
 // NewCellClient constructs a client for the holdfast.cell.v1.Cell service. By default, it uses the
@@ -94,61 +90,59 @@ func NewCellClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(cellMethods.ByName("Backup")),
 			connect.WithClientOptions(opts...),
 		),
-		compact: connect.NewClient[cellv1.CompactRequest, cellv1.CompactResponse](
-			httpClient,
-			baseURL+CellCompactProcedure,
-			connect.WithSchema(cellMethods.ByName("Compact")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
 // cellClient implements CellClient.
 type cellClient struct {
-	status  *connect.Client[cellv1.StatusRequest, cellv1.StatusResponse]
-	add     *connect.Client[cellv1.AddRequest, cellv1.AddResponse]
-	remove  *connect.Client[cellv1.RemoveRequest, cellv1.RemoveResponse]
-	backup  *connect.Client[cellv1.BackupRequest, cellv1.BackupResponse]
-	compact *connect.Client[cellv1.CompactRequest, cellv1.CompactResponse]
+	status *connect.Client[cellv1.StatusRequest, cellv1.StatusResponse]
+	add    *connect.Client[cellv1.AddRequest, cellv1.AddResponse]
+	remove *connect.Client[cellv1.RemoveRequest, cellv1.RemoveResponse]
+	backup *connect.Client[cellv1.BackupRequest, cellv1.BackupResponse]
 }
 
 // Status calls holdfast.cell.v1.Cell.Status.
-func (c *cellClient) Status(ctx context.Context, req *connect.Request[cellv1.StatusRequest]) (*connect.Response[cellv1.StatusResponse], error) {
-	return c.status.CallUnary(ctx, req)
+func (c *cellClient) Status(ctx context.Context, req *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
+	response, err := c.status.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Add calls holdfast.cell.v1.Cell.Add.
-func (c *cellClient) Add(ctx context.Context, req *connect.Request[cellv1.AddRequest]) (*connect.Response[cellv1.AddResponse], error) {
-	return c.add.CallUnary(ctx, req)
+func (c *cellClient) Add(ctx context.Context, req *cellv1.AddRequest) (*cellv1.AddResponse, error) {
+	response, err := c.add.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Remove calls holdfast.cell.v1.Cell.Remove.
-func (c *cellClient) Remove(ctx context.Context, req *connect.Request[cellv1.RemoveRequest]) (*connect.Response[cellv1.RemoveResponse], error) {
-	return c.remove.CallUnary(ctx, req)
+func (c *cellClient) Remove(ctx context.Context, req *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error) {
+	response, err := c.remove.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Backup calls holdfast.cell.v1.Cell.Backup.
-func (c *cellClient) Backup(ctx context.Context, req *connect.Request[cellv1.BackupRequest]) (*connect.ServerStreamForClient[cellv1.BackupResponse], error) {
-	return c.backup.CallServerStream(ctx, req)
-}
-
-// Compact calls holdfast.cell.v1.Cell.Compact.
-func (c *cellClient) Compact(ctx context.Context, req *connect.Request[cellv1.CompactRequest]) (*connect.Response[cellv1.CompactResponse], error) {
-	return c.compact.CallUnary(ctx, req)
+func (c *cellClient) Backup(ctx context.Context, req *cellv1.BackupRequest) (*connect.ServerStreamForClient[cellv1.BackupResponse], error) {
+	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // CellHandler is an implementation of the holdfast.cell.v1.Cell service.
 type CellHandler interface {
 	// Status says what the cell is and how it is. Everybody who may make any call may make this one.
-	Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*connect.Response[cellv1.StatusResponse], error)
+	Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error)
 	// Add makes room for another member, which is to be started then. It counts once it has caught up.
-	Add(context.Context, *connect.Request[cellv1.AddRequest]) (*connect.Response[cellv1.AddResponse], error)
+	Add(context.Context, *cellv1.AddRequest) (*cellv1.AddResponse, error)
 	// Remove takes a member out of the cell for good.
-	Remove(context.Context, *connect.Request[cellv1.RemoveRequest]) (*connect.Response[cellv1.RemoveResponse], error)
+	Remove(context.Context, *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error)
 	// Backup sends all that the cell has, as it is at one instant.
-	Backup(context.Context, *connect.Request[cellv1.BackupRequest], *connect.ServerStream[cellv1.BackupResponse]) error
-	// Compact frees the space of what has been deleted, on the member that is asked.
-	Compact(context.Context, *connect.Request[cellv1.CompactRequest]) (*connect.Response[cellv1.CompactResponse], error)
+	Backup(context.Context, *cellv1.BackupRequest, *connect.ServerStream[cellv1.BackupResponse]) error
 }
 
 // NewCellHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -158,34 +152,28 @@ type CellHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewCellHandler(svc CellHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	cellMethods := cellv1.File_holdfast_cell_v1_cell_proto.Services().ByName("Cell").Methods()
-	cellStatusHandler := connect.NewUnaryHandler(
+	cellStatusHandler := connect.NewUnaryHandlerSimple(
 		CellStatusProcedure,
 		svc.Status,
 		connect.WithSchema(cellMethods.ByName("Status")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cellAddHandler := connect.NewUnaryHandler(
+	cellAddHandler := connect.NewUnaryHandlerSimple(
 		CellAddProcedure,
 		svc.Add,
 		connect.WithSchema(cellMethods.ByName("Add")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cellRemoveHandler := connect.NewUnaryHandler(
+	cellRemoveHandler := connect.NewUnaryHandlerSimple(
 		CellRemoveProcedure,
 		svc.Remove,
 		connect.WithSchema(cellMethods.ByName("Remove")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cellBackupHandler := connect.NewServerStreamHandler(
+	cellBackupHandler := connect.NewServerStreamHandlerSimple(
 		CellBackupProcedure,
 		svc.Backup,
 		connect.WithSchema(cellMethods.ByName("Backup")),
-		connect.WithHandlerOptions(opts...),
-	)
-	cellCompactHandler := connect.NewUnaryHandler(
-		CellCompactProcedure,
-		svc.Compact,
-		connect.WithSchema(cellMethods.ByName("Compact")),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/holdfast.cell.v1.Cell/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -198,8 +186,6 @@ func NewCellHandler(svc CellHandler, opts ...connect.HandlerOption) (string, htt
 			cellRemoveHandler.ServeHTTP(w, r)
 		case CellBackupProcedure:
 			cellBackupHandler.ServeHTTP(w, r)
-		case CellCompactProcedure:
-			cellCompactHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -209,22 +195,18 @@ func NewCellHandler(svc CellHandler, opts ...connect.HandlerOption) (string, htt
 // UnimplementedCellHandler returns CodeUnimplemented from all methods.
 type UnimplementedCellHandler struct{}
 
-func (UnimplementedCellHandler) Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*connect.Response[cellv1.StatusResponse], error) {
+func (UnimplementedCellHandler) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Cell.Status is not implemented"))
 }
 
-func (UnimplementedCellHandler) Add(context.Context, *connect.Request[cellv1.AddRequest]) (*connect.Response[cellv1.AddResponse], error) {
+func (UnimplementedCellHandler) Add(context.Context, *cellv1.AddRequest) (*cellv1.AddResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Cell.Add is not implemented"))
 }
 
-func (UnimplementedCellHandler) Remove(context.Context, *connect.Request[cellv1.RemoveRequest]) (*connect.Response[cellv1.RemoveResponse], error) {
+func (UnimplementedCellHandler) Remove(context.Context, *cellv1.RemoveRequest) (*cellv1.RemoveResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Cell.Remove is not implemented"))
 }
 
-func (UnimplementedCellHandler) Backup(context.Context, *connect.Request[cellv1.BackupRequest], *connect.ServerStream[cellv1.BackupResponse]) error {
+func (UnimplementedCellHandler) Backup(context.Context, *cellv1.BackupRequest, *connect.ServerStream[cellv1.BackupResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Cell.Backup is not implemented"))
-}
-
-func (UnimplementedCellHandler) Compact(context.Context, *connect.Request[cellv1.CompactRequest]) (*connect.Response[cellv1.CompactResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Cell.Compact is not implemented"))
 }

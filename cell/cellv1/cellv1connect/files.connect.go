@@ -52,19 +52,19 @@ const (
 // FilesClient is a client for the holdfast.cell.v1.Files service.
 type FilesClient interface {
 	// Get reads a node and its contents.
-	Get(context.Context, *connect.Request[cellv1.GetRequest]) (*connect.Response[cellv1.GetResponse], error)
+	Get(context.Context, *cellv1.GetRequest) (*cellv1.GetResponse, error)
 	// Stat reads a node without its contents.
-	Stat(context.Context, *connect.Request[cellv1.StatRequest]) (*connect.Response[cellv1.StatResponse], error)
+	Stat(context.Context, *cellv1.StatRequest) (*cellv1.StatResponse, error)
 	// Put writes the contents of a node, and makes it if it is not there.
-	Put(context.Context, *connect.Request[cellv1.PutRequest]) (*connect.Response[cellv1.PutResponse], error)
+	Put(context.Context, *cellv1.PutRequest) (*cellv1.PutResponse, error)
 	// Delete removes a node without children.
-	Delete(context.Context, *connect.Request[cellv1.DeleteRequest]) (*connect.Response[cellv1.DeleteResponse], error)
+	Delete(context.Context, *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error)
 	// ReadDir lists the children of a path, in their order.
-	ReadDir(context.Context, *connect.Request[cellv1.ReadDirRequest]) (*connect.Response[cellv1.ReadDirResponse], error)
+	ReadDir(context.Context, *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error)
 	// SetACL changes who may do what with a node.
-	SetACL(context.Context, *connect.Request[cellv1.SetACLRequest]) (*connect.Response[cellv1.SetACLResponse], error)
+	SetACL(context.Context, *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error)
 	// Watch subscribes a session to what happens to a node. KeepAlive brings the events.
-	Watch(context.Context, *connect.Request[cellv1.FilesWatchRequest]) (*connect.Response[cellv1.FilesWatchResponse], error)
+	Watch(context.Context, *cellv1.FilesWatchRequest) (*cellv1.FilesWatchResponse, error)
 }
 
 // NewFilesClient constructs a client for the holdfast.cell.v1.Files service. By default, it uses
@@ -135,56 +135,84 @@ type filesClient struct {
 }
 
 // Get calls holdfast.cell.v1.Files.Get.
-func (c *filesClient) Get(ctx context.Context, req *connect.Request[cellv1.GetRequest]) (*connect.Response[cellv1.GetResponse], error) {
-	return c.get.CallUnary(ctx, req)
+func (c *filesClient) Get(ctx context.Context, req *cellv1.GetRequest) (*cellv1.GetResponse, error) {
+	response, err := c.get.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Stat calls holdfast.cell.v1.Files.Stat.
-func (c *filesClient) Stat(ctx context.Context, req *connect.Request[cellv1.StatRequest]) (*connect.Response[cellv1.StatResponse], error) {
-	return c.stat.CallUnary(ctx, req)
+func (c *filesClient) Stat(ctx context.Context, req *cellv1.StatRequest) (*cellv1.StatResponse, error) {
+	response, err := c.stat.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Put calls holdfast.cell.v1.Files.Put.
-func (c *filesClient) Put(ctx context.Context, req *connect.Request[cellv1.PutRequest]) (*connect.Response[cellv1.PutResponse], error) {
-	return c.put.CallUnary(ctx, req)
+func (c *filesClient) Put(ctx context.Context, req *cellv1.PutRequest) (*cellv1.PutResponse, error) {
+	response, err := c.put.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Delete calls holdfast.cell.v1.Files.Delete.
-func (c *filesClient) Delete(ctx context.Context, req *connect.Request[cellv1.DeleteRequest]) (*connect.Response[cellv1.DeleteResponse], error) {
-	return c.delete.CallUnary(ctx, req)
+func (c *filesClient) Delete(ctx context.Context, req *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReadDir calls holdfast.cell.v1.Files.ReadDir.
-func (c *filesClient) ReadDir(ctx context.Context, req *connect.Request[cellv1.ReadDirRequest]) (*connect.Response[cellv1.ReadDirResponse], error) {
-	return c.readDir.CallUnary(ctx, req)
+func (c *filesClient) ReadDir(ctx context.Context, req *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
+	response, err := c.readDir.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetACL calls holdfast.cell.v1.Files.SetACL.
-func (c *filesClient) SetACL(ctx context.Context, req *connect.Request[cellv1.SetACLRequest]) (*connect.Response[cellv1.SetACLResponse], error) {
-	return c.setACL.CallUnary(ctx, req)
+func (c *filesClient) SetACL(ctx context.Context, req *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
+	response, err := c.setACL.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Watch calls holdfast.cell.v1.Files.Watch.
-func (c *filesClient) Watch(ctx context.Context, req *connect.Request[cellv1.FilesWatchRequest]) (*connect.Response[cellv1.FilesWatchResponse], error) {
-	return c.watch.CallUnary(ctx, req)
+func (c *filesClient) Watch(ctx context.Context, req *cellv1.FilesWatchRequest) (*cellv1.FilesWatchResponse, error) {
+	response, err := c.watch.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // FilesHandler is an implementation of the holdfast.cell.v1.Files service.
 type FilesHandler interface {
 	// Get reads a node and its contents.
-	Get(context.Context, *connect.Request[cellv1.GetRequest]) (*connect.Response[cellv1.GetResponse], error)
+	Get(context.Context, *cellv1.GetRequest) (*cellv1.GetResponse, error)
 	// Stat reads a node without its contents.
-	Stat(context.Context, *connect.Request[cellv1.StatRequest]) (*connect.Response[cellv1.StatResponse], error)
+	Stat(context.Context, *cellv1.StatRequest) (*cellv1.StatResponse, error)
 	// Put writes the contents of a node, and makes it if it is not there.
-	Put(context.Context, *connect.Request[cellv1.PutRequest]) (*connect.Response[cellv1.PutResponse], error)
+	Put(context.Context, *cellv1.PutRequest) (*cellv1.PutResponse, error)
 	// Delete removes a node without children.
-	Delete(context.Context, *connect.Request[cellv1.DeleteRequest]) (*connect.Response[cellv1.DeleteResponse], error)
+	Delete(context.Context, *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error)
 	// ReadDir lists the children of a path, in their order.
-	ReadDir(context.Context, *connect.Request[cellv1.ReadDirRequest]) (*connect.Response[cellv1.ReadDirResponse], error)
+	ReadDir(context.Context, *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error)
 	// SetACL changes who may do what with a node.
-	SetACL(context.Context, *connect.Request[cellv1.SetACLRequest]) (*connect.Response[cellv1.SetACLResponse], error)
+	SetACL(context.Context, *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error)
 	// Watch subscribes a session to what happens to a node. KeepAlive brings the events.
-	Watch(context.Context, *connect.Request[cellv1.FilesWatchRequest]) (*connect.Response[cellv1.FilesWatchResponse], error)
+	Watch(context.Context, *cellv1.FilesWatchRequest) (*cellv1.FilesWatchResponse, error)
 }
 
 // NewFilesHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -194,43 +222,43 @@ type FilesHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	filesMethods := cellv1.File_holdfast_cell_v1_files_proto.Services().ByName("Files").Methods()
-	filesGetHandler := connect.NewUnaryHandler(
+	filesGetHandler := connect.NewUnaryHandlerSimple(
 		FilesGetProcedure,
 		svc.Get,
 		connect.WithSchema(filesMethods.ByName("Get")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesStatHandler := connect.NewUnaryHandler(
+	filesStatHandler := connect.NewUnaryHandlerSimple(
 		FilesStatProcedure,
 		svc.Stat,
 		connect.WithSchema(filesMethods.ByName("Stat")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesPutHandler := connect.NewUnaryHandler(
+	filesPutHandler := connect.NewUnaryHandlerSimple(
 		FilesPutProcedure,
 		svc.Put,
 		connect.WithSchema(filesMethods.ByName("Put")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesDeleteHandler := connect.NewUnaryHandler(
+	filesDeleteHandler := connect.NewUnaryHandlerSimple(
 		FilesDeleteProcedure,
 		svc.Delete,
 		connect.WithSchema(filesMethods.ByName("Delete")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesReadDirHandler := connect.NewUnaryHandler(
+	filesReadDirHandler := connect.NewUnaryHandlerSimple(
 		FilesReadDirProcedure,
 		svc.ReadDir,
 		connect.WithSchema(filesMethods.ByName("ReadDir")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesSetACLHandler := connect.NewUnaryHandler(
+	filesSetACLHandler := connect.NewUnaryHandlerSimple(
 		FilesSetACLProcedure,
 		svc.SetACL,
 		connect.WithSchema(filesMethods.ByName("SetACL")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesWatchHandler := connect.NewUnaryHandler(
+	filesWatchHandler := connect.NewUnaryHandlerSimple(
 		FilesWatchProcedure,
 		svc.Watch,
 		connect.WithSchema(filesMethods.ByName("Watch")),
@@ -261,30 +289,30 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedFilesHandler returns CodeUnimplemented from all methods.
 type UnimplementedFilesHandler struct{}
 
-func (UnimplementedFilesHandler) Get(context.Context, *connect.Request[cellv1.GetRequest]) (*connect.Response[cellv1.GetResponse], error) {
+func (UnimplementedFilesHandler) Get(context.Context, *cellv1.GetRequest) (*cellv1.GetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Files.Get is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Stat(context.Context, *connect.Request[cellv1.StatRequest]) (*connect.Response[cellv1.StatResponse], error) {
+func (UnimplementedFilesHandler) Stat(context.Context, *cellv1.StatRequest) (*cellv1.StatResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Files.Stat is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Put(context.Context, *connect.Request[cellv1.PutRequest]) (*connect.Response[cellv1.PutResponse], error) {
+func (UnimplementedFilesHandler) Put(context.Context, *cellv1.PutRequest) (*cellv1.PutResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Files.Put is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Delete(context.Context, *connect.Request[cellv1.DeleteRequest]) (*connect.Response[cellv1.DeleteResponse], error) {
+func (UnimplementedFilesHandler) Delete(context.Context, *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Files.Delete is not implemented"))
 }
 
-func (UnimplementedFilesHandler) ReadDir(context.Context, *connect.Request[cellv1.ReadDirRequest]) (*connect.Response[cellv1.ReadDirResponse], error) {
+func (UnimplementedFilesHandler) ReadDir(context.Context, *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Files.ReadDir is not implemented"))
 }
 
-func (UnimplementedFilesHandler) SetACL(context.Context, *connect.Request[cellv1.SetACLRequest]) (*connect.Response[cellv1.SetACLResponse], error) {
+func (UnimplementedFilesHandler) SetACL(context.Context, *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Files.SetACL is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Watch(context.Context, *connect.Request[cellv1.FilesWatchRequest]) (*connect.Response[cellv1.FilesWatchResponse], error) {
+func (UnimplementedFilesHandler) Watch(context.Context, *cellv1.FilesWatchRequest) (*cellv1.FilesWatchResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Files.Watch is not implemented"))
 }

@@ -49,31 +49,27 @@ const (
 	LocksInspectProcedure = "/holdfast.cell.v1.Locks/Inspect"
 	// LocksListProcedure is the fully-qualified name of the Locks's List RPC.
 	LocksListProcedure = "/holdfast.cell.v1.Locks/List"
-	// LocksWatchProcedure is the fully-qualified name of the Locks's Watch RPC.
-	LocksWatchProcedure = "/holdfast.cell.v1.Locks/Watch"
 )
 
 // LocksClient is a client for the holdfast.cell.v1.Locks service.
 type LocksClient interface {
 	// Acquire takes a lock. The same request may be made again, at any member: it finds its hold or
 	// its place in the queue.
-	Acquire(context.Context, *connect.Request[cellv1.AcquireRequest]) (*connect.Response[cellv1.AcquireResponse], error)
+	Acquire(context.Context, *cellv1.AcquireRequest) (*cellv1.AcquireResponse, error)
 	// Release gives locks back, and withdraws requests. It may be made again.
-	Release(context.Context, *connect.Request[cellv1.ReleaseRequest]) (*connect.Response[cellv1.ReleaseResponse], error)
+	Release(context.Context, *cellv1.ReleaseRequest) (*cellv1.ReleaseResponse, error)
 	// Downgrade makes a shared hold of an exclusive one, without a gap.
-	Downgrade(context.Context, *connect.Request[cellv1.DowngradeRequest]) (*connect.Response[cellv1.DowngradeResponse], error)
+	Downgrade(context.Context, *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error)
 	// SetNote changes what operators see of a hold, and records the token in use.
-	SetNote(context.Context, *connect.Request[cellv1.SetNoteRequest]) (*connect.Response[cellv1.SetNoteResponse], error)
+	SetNote(context.Context, *cellv1.SetNoteRequest) (*cellv1.SetNoteResponse, error)
 	// Break is an operator's release of somebody else's hold.
-	Break(context.Context, *connect.Request[cellv1.BreakRequest]) (*connect.Response[cellv1.BreakResponse], error)
+	Break(context.Context, *cellv1.BreakRequest) (*cellv1.BreakResponse, error)
 	// CheckSequencer reports whether a sequencer is of a hold that still stands. It needs no session.
-	CheckSequencer(context.Context, *connect.Request[cellv1.CheckSequencerRequest]) (*connect.Response[cellv1.CheckSequencerResponse], error)
+	CheckSequencer(context.Context, *cellv1.CheckSequencerRequest) (*cellv1.CheckSequencerResponse, error)
 	// Inspect shows who holds a name and who waits for it.
-	Inspect(context.Context, *connect.Request[cellv1.InspectRequest]) (*connect.Response[cellv1.InspectResponse], error)
+	Inspect(context.Context, *cellv1.InspectRequest) (*cellv1.InspectResponse, error)
 	// List shows the names in use, in their order.
-	List(context.Context, *connect.Request[cellv1.LocksListRequest]) (*connect.Response[cellv1.LocksListResponse], error)
-	// Watch waits until a name has changed, and shows it.
-	Watch(context.Context, *connect.Request[cellv1.WatchRequest]) (*connect.Response[cellv1.WatchResponse], error)
+	List(context.Context, *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error)
 }
 
 // NewLocksClient constructs a client for the holdfast.cell.v1.Locks service. By default, it uses
@@ -135,12 +131,6 @@ func NewLocksClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(locksMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		watch: connect.NewClient[cellv1.WatchRequest, cellv1.WatchResponse](
-			httpClient,
-			baseURL+LocksWatchProcedure,
-			connect.WithSchema(locksMethods.ByName("Watch")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
@@ -154,75 +144,99 @@ type locksClient struct {
 	checkSequencer *connect.Client[cellv1.CheckSequencerRequest, cellv1.CheckSequencerResponse]
 	inspect        *connect.Client[cellv1.InspectRequest, cellv1.InspectResponse]
 	list           *connect.Client[cellv1.LocksListRequest, cellv1.LocksListResponse]
-	watch          *connect.Client[cellv1.WatchRequest, cellv1.WatchResponse]
 }
 
 // Acquire calls holdfast.cell.v1.Locks.Acquire.
-func (c *locksClient) Acquire(ctx context.Context, req *connect.Request[cellv1.AcquireRequest]) (*connect.Response[cellv1.AcquireResponse], error) {
-	return c.acquire.CallUnary(ctx, req)
+func (c *locksClient) Acquire(ctx context.Context, req *cellv1.AcquireRequest) (*cellv1.AcquireResponse, error) {
+	response, err := c.acquire.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Release calls holdfast.cell.v1.Locks.Release.
-func (c *locksClient) Release(ctx context.Context, req *connect.Request[cellv1.ReleaseRequest]) (*connect.Response[cellv1.ReleaseResponse], error) {
-	return c.release.CallUnary(ctx, req)
+func (c *locksClient) Release(ctx context.Context, req *cellv1.ReleaseRequest) (*cellv1.ReleaseResponse, error) {
+	response, err := c.release.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Downgrade calls holdfast.cell.v1.Locks.Downgrade.
-func (c *locksClient) Downgrade(ctx context.Context, req *connect.Request[cellv1.DowngradeRequest]) (*connect.Response[cellv1.DowngradeResponse], error) {
-	return c.downgrade.CallUnary(ctx, req)
+func (c *locksClient) Downgrade(ctx context.Context, req *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error) {
+	response, err := c.downgrade.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetNote calls holdfast.cell.v1.Locks.SetNote.
-func (c *locksClient) SetNote(ctx context.Context, req *connect.Request[cellv1.SetNoteRequest]) (*connect.Response[cellv1.SetNoteResponse], error) {
-	return c.setNote.CallUnary(ctx, req)
+func (c *locksClient) SetNote(ctx context.Context, req *cellv1.SetNoteRequest) (*cellv1.SetNoteResponse, error) {
+	response, err := c.setNote.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Break calls holdfast.cell.v1.Locks.Break.
-func (c *locksClient) Break(ctx context.Context, req *connect.Request[cellv1.BreakRequest]) (*connect.Response[cellv1.BreakResponse], error) {
-	return c._break.CallUnary(ctx, req)
+func (c *locksClient) Break(ctx context.Context, req *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
+	response, err := c._break.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CheckSequencer calls holdfast.cell.v1.Locks.CheckSequencer.
-func (c *locksClient) CheckSequencer(ctx context.Context, req *connect.Request[cellv1.CheckSequencerRequest]) (*connect.Response[cellv1.CheckSequencerResponse], error) {
-	return c.checkSequencer.CallUnary(ctx, req)
+func (c *locksClient) CheckSequencer(ctx context.Context, req *cellv1.CheckSequencerRequest) (*cellv1.CheckSequencerResponse, error) {
+	response, err := c.checkSequencer.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Inspect calls holdfast.cell.v1.Locks.Inspect.
-func (c *locksClient) Inspect(ctx context.Context, req *connect.Request[cellv1.InspectRequest]) (*connect.Response[cellv1.InspectResponse], error) {
-	return c.inspect.CallUnary(ctx, req)
+func (c *locksClient) Inspect(ctx context.Context, req *cellv1.InspectRequest) (*cellv1.InspectResponse, error) {
+	response, err := c.inspect.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // List calls holdfast.cell.v1.Locks.List.
-func (c *locksClient) List(ctx context.Context, req *connect.Request[cellv1.LocksListRequest]) (*connect.Response[cellv1.LocksListResponse], error) {
-	return c.list.CallUnary(ctx, req)
-}
-
-// Watch calls holdfast.cell.v1.Locks.Watch.
-func (c *locksClient) Watch(ctx context.Context, req *connect.Request[cellv1.WatchRequest]) (*connect.Response[cellv1.WatchResponse], error) {
-	return c.watch.CallUnary(ctx, req)
+func (c *locksClient) List(ctx context.Context, req *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // LocksHandler is an implementation of the holdfast.cell.v1.Locks service.
 type LocksHandler interface {
 	// Acquire takes a lock. The same request may be made again, at any member: it finds its hold or
 	// its place in the queue.
-	Acquire(context.Context, *connect.Request[cellv1.AcquireRequest]) (*connect.Response[cellv1.AcquireResponse], error)
+	Acquire(context.Context, *cellv1.AcquireRequest) (*cellv1.AcquireResponse, error)
 	// Release gives locks back, and withdraws requests. It may be made again.
-	Release(context.Context, *connect.Request[cellv1.ReleaseRequest]) (*connect.Response[cellv1.ReleaseResponse], error)
+	Release(context.Context, *cellv1.ReleaseRequest) (*cellv1.ReleaseResponse, error)
 	// Downgrade makes a shared hold of an exclusive one, without a gap.
-	Downgrade(context.Context, *connect.Request[cellv1.DowngradeRequest]) (*connect.Response[cellv1.DowngradeResponse], error)
+	Downgrade(context.Context, *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error)
 	// SetNote changes what operators see of a hold, and records the token in use.
-	SetNote(context.Context, *connect.Request[cellv1.SetNoteRequest]) (*connect.Response[cellv1.SetNoteResponse], error)
+	SetNote(context.Context, *cellv1.SetNoteRequest) (*cellv1.SetNoteResponse, error)
 	// Break is an operator's release of somebody else's hold.
-	Break(context.Context, *connect.Request[cellv1.BreakRequest]) (*connect.Response[cellv1.BreakResponse], error)
+	Break(context.Context, *cellv1.BreakRequest) (*cellv1.BreakResponse, error)
 	// CheckSequencer reports whether a sequencer is of a hold that still stands. It needs no session.
-	CheckSequencer(context.Context, *connect.Request[cellv1.CheckSequencerRequest]) (*connect.Response[cellv1.CheckSequencerResponse], error)
+	CheckSequencer(context.Context, *cellv1.CheckSequencerRequest) (*cellv1.CheckSequencerResponse, error)
 	// Inspect shows who holds a name and who waits for it.
-	Inspect(context.Context, *connect.Request[cellv1.InspectRequest]) (*connect.Response[cellv1.InspectResponse], error)
+	Inspect(context.Context, *cellv1.InspectRequest) (*cellv1.InspectResponse, error)
 	// List shows the names in use, in their order.
-	List(context.Context, *connect.Request[cellv1.LocksListRequest]) (*connect.Response[cellv1.LocksListResponse], error)
-	// Watch waits until a name has changed, and shows it.
-	Watch(context.Context, *connect.Request[cellv1.WatchRequest]) (*connect.Response[cellv1.WatchResponse], error)
+	List(context.Context, *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error)
 }
 
 // NewLocksHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -232,58 +246,52 @@ type LocksHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewLocksHandler(svc LocksHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	locksMethods := cellv1.File_holdfast_cell_v1_locks_proto.Services().ByName("Locks").Methods()
-	locksAcquireHandler := connect.NewUnaryHandler(
+	locksAcquireHandler := connect.NewUnaryHandlerSimple(
 		LocksAcquireProcedure,
 		svc.Acquire,
 		connect.WithSchema(locksMethods.ByName("Acquire")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksReleaseHandler := connect.NewUnaryHandler(
+	locksReleaseHandler := connect.NewUnaryHandlerSimple(
 		LocksReleaseProcedure,
 		svc.Release,
 		connect.WithSchema(locksMethods.ByName("Release")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksDowngradeHandler := connect.NewUnaryHandler(
+	locksDowngradeHandler := connect.NewUnaryHandlerSimple(
 		LocksDowngradeProcedure,
 		svc.Downgrade,
 		connect.WithSchema(locksMethods.ByName("Downgrade")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksSetNoteHandler := connect.NewUnaryHandler(
+	locksSetNoteHandler := connect.NewUnaryHandlerSimple(
 		LocksSetNoteProcedure,
 		svc.SetNote,
 		connect.WithSchema(locksMethods.ByName("SetNote")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksBreakHandler := connect.NewUnaryHandler(
+	locksBreakHandler := connect.NewUnaryHandlerSimple(
 		LocksBreakProcedure,
 		svc.Break,
 		connect.WithSchema(locksMethods.ByName("Break")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksCheckSequencerHandler := connect.NewUnaryHandler(
+	locksCheckSequencerHandler := connect.NewUnaryHandlerSimple(
 		LocksCheckSequencerProcedure,
 		svc.CheckSequencer,
 		connect.WithSchema(locksMethods.ByName("CheckSequencer")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksInspectHandler := connect.NewUnaryHandler(
+	locksInspectHandler := connect.NewUnaryHandlerSimple(
 		LocksInspectProcedure,
 		svc.Inspect,
 		connect.WithSchema(locksMethods.ByName("Inspect")),
 		connect.WithHandlerOptions(opts...),
 	)
-	locksListHandler := connect.NewUnaryHandler(
+	locksListHandler := connect.NewUnaryHandlerSimple(
 		LocksListProcedure,
 		svc.List,
 		connect.WithSchema(locksMethods.ByName("List")),
-		connect.WithHandlerOptions(opts...),
-	)
-	locksWatchHandler := connect.NewUnaryHandler(
-		LocksWatchProcedure,
-		svc.Watch,
-		connect.WithSchema(locksMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/holdfast.cell.v1.Locks/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -304,8 +312,6 @@ func NewLocksHandler(svc LocksHandler, opts ...connect.HandlerOption) (string, h
 			locksInspectHandler.ServeHTTP(w, r)
 		case LocksListProcedure:
 			locksListHandler.ServeHTTP(w, r)
-		case LocksWatchProcedure:
-			locksWatchHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -315,38 +321,34 @@ func NewLocksHandler(svc LocksHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedLocksHandler returns CodeUnimplemented from all methods.
 type UnimplementedLocksHandler struct{}
 
-func (UnimplementedLocksHandler) Acquire(context.Context, *connect.Request[cellv1.AcquireRequest]) (*connect.Response[cellv1.AcquireResponse], error) {
+func (UnimplementedLocksHandler) Acquire(context.Context, *cellv1.AcquireRequest) (*cellv1.AcquireResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.Acquire is not implemented"))
 }
 
-func (UnimplementedLocksHandler) Release(context.Context, *connect.Request[cellv1.ReleaseRequest]) (*connect.Response[cellv1.ReleaseResponse], error) {
+func (UnimplementedLocksHandler) Release(context.Context, *cellv1.ReleaseRequest) (*cellv1.ReleaseResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.Release is not implemented"))
 }
 
-func (UnimplementedLocksHandler) Downgrade(context.Context, *connect.Request[cellv1.DowngradeRequest]) (*connect.Response[cellv1.DowngradeResponse], error) {
+func (UnimplementedLocksHandler) Downgrade(context.Context, *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.Downgrade is not implemented"))
 }
 
-func (UnimplementedLocksHandler) SetNote(context.Context, *connect.Request[cellv1.SetNoteRequest]) (*connect.Response[cellv1.SetNoteResponse], error) {
+func (UnimplementedLocksHandler) SetNote(context.Context, *cellv1.SetNoteRequest) (*cellv1.SetNoteResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.SetNote is not implemented"))
 }
 
-func (UnimplementedLocksHandler) Break(context.Context, *connect.Request[cellv1.BreakRequest]) (*connect.Response[cellv1.BreakResponse], error) {
+func (UnimplementedLocksHandler) Break(context.Context, *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.Break is not implemented"))
 }
 
-func (UnimplementedLocksHandler) CheckSequencer(context.Context, *connect.Request[cellv1.CheckSequencerRequest]) (*connect.Response[cellv1.CheckSequencerResponse], error) {
+func (UnimplementedLocksHandler) CheckSequencer(context.Context, *cellv1.CheckSequencerRequest) (*cellv1.CheckSequencerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.CheckSequencer is not implemented"))
 }
 
-func (UnimplementedLocksHandler) Inspect(context.Context, *connect.Request[cellv1.InspectRequest]) (*connect.Response[cellv1.InspectResponse], error) {
+func (UnimplementedLocksHandler) Inspect(context.Context, *cellv1.InspectRequest) (*cellv1.InspectResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.Inspect is not implemented"))
 }
 
-func (UnimplementedLocksHandler) List(context.Context, *connect.Request[cellv1.LocksListRequest]) (*connect.Response[cellv1.LocksListResponse], error) {
+func (UnimplementedLocksHandler) List(context.Context, *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.List is not implemented"))
-}
-
-func (UnimplementedLocksHandler) Watch(context.Context, *connect.Request[cellv1.WatchRequest]) (*connect.Response[cellv1.WatchResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Locks.Watch is not implemented"))
 }

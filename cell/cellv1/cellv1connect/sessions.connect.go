@@ -48,17 +48,17 @@ const (
 // SessionsClient is a client for the holdfast.cell.v1.Sessions service.
 type SessionsClient interface {
 	// Open opens a session.
-	Open(context.Context, *connect.Request[cellv1.OpenRequest]) (*connect.Response[cellv1.OpenResponse], error)
+	Open(context.Context, *cellv1.OpenRequest) (*cellv1.OpenResponse, error)
 	// KeepAlive keeps a session alive and brings its events. The member parks the call: it extends
 	// the session when a third of its TTL is over, or sooner if there is something to tell, and then
 	// answers. A client makes the next call at once, so one call of each session is always parked.
-	KeepAlive(context.Context, *connect.Request[cellv1.KeepAliveRequest]) (*connect.Response[cellv1.KeepAliveResponse], error)
+	KeepAlive(context.Context, *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error)
 	// Close ends a session and releases what it holds, without a lock-delay.
-	Close(context.Context, *connect.Request[cellv1.CloseRequest]) (*connect.Response[cellv1.CloseResponse], error)
+	Close(context.Context, *cellv1.CloseRequest) (*cellv1.CloseResponse, error)
 	// List lists the sessions, in the order of their ids.
-	List(context.Context, *connect.Request[cellv1.SessionsListRequest]) (*connect.Response[cellv1.SessionsListResponse], error)
+	List(context.Context, *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error)
 	// Kill ends somebody else's session. The names of its holds stay closed for its lock-delay.
-	Kill(context.Context, *connect.Request[cellv1.KillRequest]) (*connect.Response[cellv1.KillResponse], error)
+	Kill(context.Context, *cellv1.KillRequest) (*cellv1.KillResponse, error)
 }
 
 // NewSessionsClient constructs a client for the holdfast.cell.v1.Sessions service. By default, it
@@ -115,44 +115,64 @@ type sessionsClient struct {
 }
 
 // Open calls holdfast.cell.v1.Sessions.Open.
-func (c *sessionsClient) Open(ctx context.Context, req *connect.Request[cellv1.OpenRequest]) (*connect.Response[cellv1.OpenResponse], error) {
-	return c.open.CallUnary(ctx, req)
+func (c *sessionsClient) Open(ctx context.Context, req *cellv1.OpenRequest) (*cellv1.OpenResponse, error) {
+	response, err := c.open.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // KeepAlive calls holdfast.cell.v1.Sessions.KeepAlive.
-func (c *sessionsClient) KeepAlive(ctx context.Context, req *connect.Request[cellv1.KeepAliveRequest]) (*connect.Response[cellv1.KeepAliveResponse], error) {
-	return c.keepAlive.CallUnary(ctx, req)
+func (c *sessionsClient) KeepAlive(ctx context.Context, req *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error) {
+	response, err := c.keepAlive.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Close calls holdfast.cell.v1.Sessions.Close.
-func (c *sessionsClient) Close(ctx context.Context, req *connect.Request[cellv1.CloseRequest]) (*connect.Response[cellv1.CloseResponse], error) {
-	return c.close.CallUnary(ctx, req)
+func (c *sessionsClient) Close(ctx context.Context, req *cellv1.CloseRequest) (*cellv1.CloseResponse, error) {
+	response, err := c.close.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // List calls holdfast.cell.v1.Sessions.List.
-func (c *sessionsClient) List(ctx context.Context, req *connect.Request[cellv1.SessionsListRequest]) (*connect.Response[cellv1.SessionsListResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *sessionsClient) List(ctx context.Context, req *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Kill calls holdfast.cell.v1.Sessions.Kill.
-func (c *sessionsClient) Kill(ctx context.Context, req *connect.Request[cellv1.KillRequest]) (*connect.Response[cellv1.KillResponse], error) {
-	return c.kill.CallUnary(ctx, req)
+func (c *sessionsClient) Kill(ctx context.Context, req *cellv1.KillRequest) (*cellv1.KillResponse, error) {
+	response, err := c.kill.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SessionsHandler is an implementation of the holdfast.cell.v1.Sessions service.
 type SessionsHandler interface {
 	// Open opens a session.
-	Open(context.Context, *connect.Request[cellv1.OpenRequest]) (*connect.Response[cellv1.OpenResponse], error)
+	Open(context.Context, *cellv1.OpenRequest) (*cellv1.OpenResponse, error)
 	// KeepAlive keeps a session alive and brings its events. The member parks the call: it extends
 	// the session when a third of its TTL is over, or sooner if there is something to tell, and then
 	// answers. A client makes the next call at once, so one call of each session is always parked.
-	KeepAlive(context.Context, *connect.Request[cellv1.KeepAliveRequest]) (*connect.Response[cellv1.KeepAliveResponse], error)
+	KeepAlive(context.Context, *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error)
 	// Close ends a session and releases what it holds, without a lock-delay.
-	Close(context.Context, *connect.Request[cellv1.CloseRequest]) (*connect.Response[cellv1.CloseResponse], error)
+	Close(context.Context, *cellv1.CloseRequest) (*cellv1.CloseResponse, error)
 	// List lists the sessions, in the order of their ids.
-	List(context.Context, *connect.Request[cellv1.SessionsListRequest]) (*connect.Response[cellv1.SessionsListResponse], error)
+	List(context.Context, *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error)
 	// Kill ends somebody else's session. The names of its holds stay closed for its lock-delay.
-	Kill(context.Context, *connect.Request[cellv1.KillRequest]) (*connect.Response[cellv1.KillResponse], error)
+	Kill(context.Context, *cellv1.KillRequest) (*cellv1.KillResponse, error)
 }
 
 // NewSessionsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -162,31 +182,31 @@ type SessionsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSessionsHandler(svc SessionsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	sessionsMethods := cellv1.File_holdfast_cell_v1_sessions_proto.Services().ByName("Sessions").Methods()
-	sessionsOpenHandler := connect.NewUnaryHandler(
+	sessionsOpenHandler := connect.NewUnaryHandlerSimple(
 		SessionsOpenProcedure,
 		svc.Open,
 		connect.WithSchema(sessionsMethods.ByName("Open")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionsKeepAliveHandler := connect.NewUnaryHandler(
+	sessionsKeepAliveHandler := connect.NewUnaryHandlerSimple(
 		SessionsKeepAliveProcedure,
 		svc.KeepAlive,
 		connect.WithSchema(sessionsMethods.ByName("KeepAlive")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionsCloseHandler := connect.NewUnaryHandler(
+	sessionsCloseHandler := connect.NewUnaryHandlerSimple(
 		SessionsCloseProcedure,
 		svc.Close,
 		connect.WithSchema(sessionsMethods.ByName("Close")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionsListHandler := connect.NewUnaryHandler(
+	sessionsListHandler := connect.NewUnaryHandlerSimple(
 		SessionsListProcedure,
 		svc.List,
 		connect.WithSchema(sessionsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionsKillHandler := connect.NewUnaryHandler(
+	sessionsKillHandler := connect.NewUnaryHandlerSimple(
 		SessionsKillProcedure,
 		svc.Kill,
 		connect.WithSchema(sessionsMethods.ByName("Kill")),
@@ -213,22 +233,22 @@ func NewSessionsHandler(svc SessionsHandler, opts ...connect.HandlerOption) (str
 // UnimplementedSessionsHandler returns CodeUnimplemented from all methods.
 type UnimplementedSessionsHandler struct{}
 
-func (UnimplementedSessionsHandler) Open(context.Context, *connect.Request[cellv1.OpenRequest]) (*connect.Response[cellv1.OpenResponse], error) {
+func (UnimplementedSessionsHandler) Open(context.Context, *cellv1.OpenRequest) (*cellv1.OpenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Sessions.Open is not implemented"))
 }
 
-func (UnimplementedSessionsHandler) KeepAlive(context.Context, *connect.Request[cellv1.KeepAliveRequest]) (*connect.Response[cellv1.KeepAliveResponse], error) {
+func (UnimplementedSessionsHandler) KeepAlive(context.Context, *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Sessions.KeepAlive is not implemented"))
 }
 
-func (UnimplementedSessionsHandler) Close(context.Context, *connect.Request[cellv1.CloseRequest]) (*connect.Response[cellv1.CloseResponse], error) {
+func (UnimplementedSessionsHandler) Close(context.Context, *cellv1.CloseRequest) (*cellv1.CloseResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Sessions.Close is not implemented"))
 }
 
-func (UnimplementedSessionsHandler) List(context.Context, *connect.Request[cellv1.SessionsListRequest]) (*connect.Response[cellv1.SessionsListResponse], error) {
+func (UnimplementedSessionsHandler) List(context.Context, *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Sessions.List is not implemented"))
 }
 
-func (UnimplementedSessionsHandler) Kill(context.Context, *connect.Request[cellv1.KillRequest]) (*connect.Response[cellv1.KillResponse], error) {
+func (UnimplementedSessionsHandler) Kill(context.Context, *cellv1.KillRequest) (*cellv1.KillResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.cell.v1.Sessions.Kill is not implemented"))
 }

@@ -32,7 +32,7 @@ var (
 	cellProgram = sync.OnceValues(func() (string, error) { return build("holdfast", "cmd/holdfast", ".", false) })
 	// clockedCellProgram builds the program cellmember, whose wall clock can be set.
 	clockedCellProgram = sync.OnceValues(func() (string, error) {
-		return build("cellmember", "cell/server", "./internal/cellmember", true)
+		return build("cellmember", "cell/server", "./internal/membertest", true)
 	})
 )
 

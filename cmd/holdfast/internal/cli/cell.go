@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/cell"
@@ -23,7 +23,7 @@ func (a *app) cellCommand() *cobra.Command {
 --store cell://HOST:PORT, or HOLDFAST_STORE. Name all members in it, and each is looked at.`,
 	}
 	cmd.AddCommand(a.cellStatusCommand(), a.cellMembersCommand(), a.cellAddCommand(), a.cellRemoveCommand(),
-		a.cellBackupCommand(), a.cellRestoreCommand(), a.cellCompactCommand(), a.cellSessionsCommand(), a.cellKillCommand(), a.cellTokenCommand())
+		a.cellBackupCommand(), a.cellRestoreCommand(), a.cellSessionsCommand(), a.cellKillCommand())
 	return cmd
 }
 
@@ -72,20 +72,28 @@ func (a *app) withCell(ctx context.Context, do func(context.Context, *cellStore)
 func (c *cellStore) in(path string) string  { return c.prefix + path }
 func (c *cellStore) out(path string) string { return strings.TrimPrefix(path, c.prefix) }
 
-// cellExitCodes is the table for the help texts of cell.
+// cellExitCodes is the table for the help texts of cell and files.
 const cellExitCodes = `Exit codes:
     0   done
-    1   the cell refused, or a member that the store URL names does not answer or is not well
+    1   the cell refused: there is no such file or session, a file is of another generation or has files
+        below it; or a member that the store URL names does not answer or is not well
    64   wrong usage: a flag, an argument, a URL, or something that the principal may not do
    69   the cell cannot be reached or does not work
    70   something else failed on this host`
 
-// cellError returns an error of a call about the cell.
+// cellError returns an error of a call to the cell.
 func cellError(err error) error {
-	switch reason := cell.ReasonOf(err); {
-	case reason == cellv1.Reason_REASON_REFUSED, reason == cellv1.Reason_REASON_SESSION_OVER:
+	reason := cell.ReasonOf(err)
+	is := func(known ...error) bool {
+		return slices.ContainsFunc(known, func(target error) bool { return errors.Is(err, target) })
+	}
+	switch {
+	case err == nil:
+		return nil
+	case reason == cellv1.Reason_REASON_REFUSED, reason == cellv1.Reason_REASON_SESSION_OVER,
+		is(cell.ErrNoNode, cell.ErrChanged, cell.ErrHasChildren):
 		return &exitError{exitFailure, err}
-	case errors.Is(err, cell.ErrForbidden), reason == cellv1.Reason_REASON_FORBIDDEN, reason == cellv1.Reason_REASON_INVALID:
+	case reason == cellv1.Reason_REASON_FORBIDDEN, reason == cellv1.Reason_REASON_INVALID, is(cell.ErrForbidden):
 		return usagef("%w", err)
 	}
 	return storeError(err)
@@ -219,13 +227,13 @@ learns, and does not count.
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				return c.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
-					r, err := m.Cell.Status(ctx, connect.NewRequest(&cellv1.StatusRequest{}))
-					if err != nil {
-						return cellError(err)
-					}
-					return a.printMembers(r.Msg.Members)
+				r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
+					return m.Cell.Status(ctx, &cellv1.StatusRequest{})
 				})
+				if err != nil {
+					return cellError(err)
+				}
+				return a.printMembers(r.Members)
 			})
 		},
 	}
@@ -271,12 +279,11 @@ directory.
 		Args:    oneArgument("the URL at which the other members will find it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeMembers(cmd.Context(), func(ctx context.Context, m *cell.Member) ([]*cellv1.Member, error) {
-				r, err := m.Cell.Add(ctx, connect.NewRequest(&cellv1.AddRequest{PeerUrl: args[0]}))
-				if err != nil {
-					return nil, err
+				r, err := m.Cell.Add(ctx, &cellv1.AddRequest{PeerUrl: args[0]})
+				if err == nil {
+					a.hint("start it on its host: holdfast serve --join --name NAME, with --member for each of these and for itself")
 				}
-				a.hint("start it on its host: holdfast serve --join --name NAME, with --member for each of these and for itself")
-				return r.Msg.Members, nil
+				return r.GetMembers(), err
 			})
 		},
 	}
@@ -294,11 +301,8 @@ more use.
 		Args:    oneArgument("the member's name or id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeMembers(cmd.Context(), func(ctx context.Context, m *cell.Member) ([]*cellv1.Member, error) {
-				r, err := m.Cell.Remove(ctx, connect.NewRequest(&cellv1.RemoveRequest{Member: args[0]}))
-				if err != nil {
-					return nil, err
-				}
-				return r.Msg.Members, nil
+				r, err := m.Cell.Remove(ctx, &cellv1.RemoveRequest{Member: args[0]})
+				return r.GetMembers(), err
 			})
 		},
 	}
@@ -307,55 +311,10 @@ more use.
 // changeMembers makes a call that changes the members, and prints them.
 func (a *app) changeMembers(ctx context.Context, call func(context.Context, *cell.Member) ([]*cellv1.Member, error)) error {
 	return a.withCell(ctx, func(ctx context.Context, c *cellStore) error {
-		var members []*cellv1.Member
-		err := c.Do(ctx, false, func(ctx context.Context, m *cell.Member) (err error) {
-			members, err = call(ctx, m)
-			return err
-		})
+		members, err := cell.Ask(ctx, c.Client, false, call)
 		if err != nil {
 			return cellError(err)
 		}
 		return a.printMembers(members)
 	})
-}
-
-// compactWithin is how long a member may take to rewrite its file.
-const compactWithin = 10 * time.Minute
-
-func (a *app) cellCompactCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "compact",
-		Short: "Make the members' files small",
-		Long: `Free the space of what has been deleted, in the file of each member that the store URL names, one
-after the other. The cell forgets old changes by itself: this is for a file that has become large
-once, and is only worth it where 'status' shows that much. A member that compacts answers nobody,
-for about a second per GiB.
-
-` + cellExitCodes,
-		Example: `  holdfast cell compact`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.openCell()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), compactWithin)
-			defer cancel()
-			for _, m := range c.Members() {
-				r, err := m.Cell.Compact(ctx, connect.NewRequest(&cellv1.CompactRequest{}))
-				if err != nil {
-					return cellError(fmt.Errorf("%s: %w", m.Address, err))
-				}
-				if a.output == "json" {
-					if err := printJSON(map[string]any{"address": m.Address, "before": r.Msg.Before, "after": r.Msg.After}); err != nil {
-						return err
-					}
-				} else if _, err := fmt.Printf("%s: %s, before %s\n", m.Address, sizeText(r.Msg.After), sizeText(r.Msg.Before)); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
 }

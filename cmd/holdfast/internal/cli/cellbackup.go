@@ -9,9 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -69,11 +67,10 @@ func (a *app) backUpTo(ctx context.Context, c *cellStore, name string) error {
 	return nil
 }
 
-// backUp writes a backup, and says how far it has come if somebody watches.
+// backUp writes a backup.
 func (a *app) backUp(ctx context.Context, c *cellStore, to io.Writer) (written int64, err error) {
-	watched := !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))
 	err = c.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
-		stream, err := m.Cell.Backup(ctx, connect.NewRequest(&cellv1.BackupRequest{}))
+		stream, err := m.Cell.Backup(ctx, &cellv1.BackupRequest{})
 		if err != nil {
 			return err
 		}
@@ -84,12 +81,7 @@ func (a *app) backUp(ctx context.Context, c *cellStore, to io.Writer) (written i
 			if written += int64(n); err != nil {
 				return &exitError{exitInternal, err}
 			}
-			if left = stream.Msg().Left; watched {
-				fmt.Fprintf(os.Stderr, "\r%s of %s", sizeText(written), sizeText(written+left))
-			}
-		}
-		if watched {
-			fmt.Fprint(os.Stderr, "\r\033[K")
+			left = stream.Msg().Left
 		}
 		if err := stream.Err(); err != nil || left != 0 {
 			return errors.Join(fmt.Errorf("the backup of %s is not whole", m.Address), err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/cell"
@@ -43,15 +42,13 @@ many locks it holds, and in how many queues it waits.
 func (a *app) listSessions(ctx context.Context, c *cellStore) error {
 	l := a.list("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
 	for after, more := "", true; more; {
-		var r *connect.Response[cellv1.SessionsListResponse]
-		err := c.Do(ctx, true, func(ctx context.Context, m *cell.Member) (err error) {
-			r, err = m.Sessions.List(ctx, connect.NewRequest(&cellv1.SessionsListRequest{After: after}))
-			return err
+		r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.SessionsListResponse, error) {
+			return m.Sessions.List(ctx, &cellv1.SessionsListRequest{After: after})
 		})
 		if err != nil {
 			return cellError(err)
 		}
-		for _, s := range r.Msg.Sessions {
+		for _, s := range r.Sessions {
 			after = s.Id
 			open, ttl := s.Open.AsDuration(), s.Ttl.AsDuration()
 			object := sessionJSON{
@@ -62,7 +59,7 @@ func (a *app) listSessions(ctx context.Context, c *cellStore) error {
 				return err
 			}
 		}
-		more = r.Msg.More && len(r.Msg.Sessions) > 0
+		more = r.More && len(r.Sessions) > 0
 	}
 	return l.print("there are no sessions")
 }
@@ -80,14 +77,10 @@ once if the cell can reach it. If not, it trusts its locks until its TTL is over
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				// It is parked as far as the client goes: a second call would not find what a slow first one has ended.
-				err := c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
-					_, err := m.Sessions.Kill(ctx, connect.NewRequest(&cellv1.KillRequest{Id: args[0]}))
+				return cellError(c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
+					_, err := m.Sessions.Kill(ctx, &cellv1.KillRequest{Id: args[0]})
 					return err
-				})
-				if err != nil {
-					return cellError(err)
-				}
-				return nil
+				}))
 			})
 		},
 	}

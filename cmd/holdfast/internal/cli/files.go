@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/cell"
-	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
 func (a *app) filesCommand() *cobra.Command {
@@ -33,25 +31,6 @@ The store must be a cell: --store cell://HOST:PORT, or HOLDFAST_STORE.`,
 		a.filesWatchCommand(), a.filesACLCommand())
 	return cmd
 }
-
-// fileError returns an error of a call about a file.
-func fileError(err error) error {
-	switch {
-	case errors.Is(err, cell.ErrNoNode), errors.Is(err, cell.ErrChanged), errors.Is(err, cell.ErrHasChildren):
-		return &exitError{exitFailure, err}
-	case errors.Is(err, cell.ErrForbidden), cell.ReasonOf(err) == cellv1.Reason_REASON_INVALID:
-		return usagef("%w", err)
-	}
-	return storeError(err)
-}
-
-// fileExitCodes is the table for the help texts of files.
-const fileExitCodes = `Exit codes:
-    0   done
-    1   there is no such file, it is of another generation, or it has files below it
-   64   wrong usage: a flag, a path, a URL, or something that the principal may not do
-   69   the cell cannot be reached or does not work
-   70   something else failed on this host`
 
 // fileJSON is the JSON form of a file. It is an interface: fields may be added, and none changes.
 type fileJSON struct {
@@ -84,7 +63,7 @@ func (a *app) filesLsCommand() *cobra.Command {
 		Short: "List the files below a path",
 		Long: `List what is right below a path, or at the top. A name with a slash at its end has files below it.
 
-` + fileExitCodes,
+` + cellExitCodes,
 		Example: `  holdfast files ls
   holdfast files ls app -o json | jq -r .path`,
 		Args: cobra.MaximumNArgs(1),
@@ -94,7 +73,7 @@ func (a *app) filesLsCommand() *cobra.Command {
 				l := a.list("PATH", "SIZE", "GENERATION", "SESSION")
 				for n, err := range c.ReadDir(ctx, path) {
 					if err != nil {
-						return fileError(err)
+						return cellError(err)
 					}
 					row := []string{c.out(n.Path)}
 					if n.HasChildren {
@@ -120,14 +99,14 @@ func (a *app) filesGetCommand() *cobra.Command {
 		Long: `Print the contents of a file as they are. With -o json print what is known of the file instead, and
 no contents.
 
-` + fileExitCodes,
+` + cellExitCodes,
 		Example: `  holdfast files get app/config`,
 		Args:    oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				n, contents, err := c.Get(ctx, c.in(args[0]))
 				if err != nil {
-					return fileError(err)
+					return cellError(err)
 				}
 				if a.output == "json" {
 					return printJSON(c.fileAsJSON(n))
@@ -173,7 +152,7 @@ func (a *app) filesPutCommand() *cobra.Command {
 not there. With --if-generation it is written only if nobody else has written it since it was read;
 with --if-generation 0 only if it is not there.
 
-` + fileExitCodes,
+` + cellExitCodes,
 		Example: `  echo 10.0.0.7:8080 | holdfast files put app/leader
   holdfast files put app/config config.json --if-generation 4711`,
 		Args: cobra.RangeArgs(1, 2),
@@ -199,7 +178,7 @@ with --if-generation 0 only if it is not there.
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				n, err := c.Put(ctx, c.in(args[0]), contents, nil, want)
 				if err != nil {
-					return fileError(err)
+					return cellError(err)
 				}
 				if a.output == "json" {
 					return printJSON(c.fileAsJSON(n))
@@ -220,7 +199,7 @@ func (a *app) filesRmCommand() *cobra.Command {
 		Short: "Remove a file",
 		Long: `Remove a file that has no files below it.
 
-` + fileExitCodes,
+` + cellExitCodes,
 		Args: oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			want, err := f.want()
@@ -228,10 +207,7 @@ func (a *app) filesRmCommand() *cobra.Command {
 				return err
 			}
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				if err := c.Delete(ctx, c.in(args[0]), want); err != nil {
-					return fileError(err)
-				}
-				return nil
+				return cellError(c.Delete(ctx, c.in(args[0]), want))
 			})
 		},
 	}
@@ -275,7 +251,7 @@ func (a *app) filesWatchCommand() *cobra.Command {
 happens, until Ctrl-C. The file need not be there. "reread" says that the watch has begun, or that
 events may be missing: read the file then.
 
-` + fileExitCodes,
+` + cellExitCodes,
 		Example: `  holdfast files watch app --on child-added,child-removed`,
 		Args:    oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -323,7 +299,7 @@ func (a *app) watchFile(ctx context.Context, path string, kinds []cell.EventKind
 	s, err := c.Open(opening, cell.SessionOptions{Note: "holdfast files watch"})
 	cancel()
 	if err != nil {
-		return fileError(err)
+		return cellError(err)
 	}
 	defer s.Close(context.WithoutCancel(ctx))
 	for e, err := range s.Watch(ctx, c.in(path), kinds...) {
@@ -331,7 +307,7 @@ func (a *app) watchFile(ctx context.Context, path string, kinds []cell.EventKind
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			return fileError(err)
+			return cellError(err)
 		}
 		if err := a.printEvent(c, e); err != nil {
 			return err
@@ -372,7 +348,7 @@ func (a *app) filesACLCommand() *cobra.Command {
 acl/NAME, whose lines are principals. An empty name lets everybody whom the cell's list of
 principals lets. Files that are made below a file have the rights that it has then.
 
-` + fileExitCodes,
+` + cellExitCodes,
 		Example: `  printf 'alice\nbob\n' | holdfast files put acl/team
   holdfast files acl app --read '' --write team --change team`,
 		Args: oneArgument("the path"),
@@ -384,7 +360,7 @@ principals lets. Files that are made below a file have the rights that it has th
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				n, err := c.Stat(ctx, c.in(args[0]))
 				if err != nil {
-					return fileError(err)
+					return cellError(err)
 				}
 				changed := n.ACL
 				for _, flag := range []struct {
@@ -400,7 +376,7 @@ principals lets. Files that are made below a file have the rights that it has th
 						want.Generation = &n.ACLGeneration
 					}
 					if n, err = c.SetACL(ctx, c.in(args[0]), changed, want); err != nil {
-						return fileError(err)
+						return cellError(err)
 					}
 				}
 				if a.output == "json" {

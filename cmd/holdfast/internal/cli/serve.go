@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -43,8 +41,8 @@ the death of one, a cell of five that of two: start each with its own --name and
 the same list of --member.
 
 For other hosts it needs a certificate, and must know who calls: give it --tls-client-ca, or a file
-with --principals, which says who may do what and which 'holdfast cell token' helps to write. It
-reads certificates and principals again when they change, so nothing is started anew for them.
+with --principals, which says who may do what. It reads certificates and principals again when they
+change, so nothing is started anew for them.
 
 ` + settingsHelp + `
 
@@ -76,8 +74,6 @@ once.
 	flags.BoolVar(&c.Insecure, "insecure", false, "allow other hosts without certificates or principals")
 	c.Connections = server.DefaultConnections
 	flags.Var((*count)(&c.Connections), "connections", "`number` of connections of clients at most")
-	c.PerAddress = server.DefaultPerAddress
-	flags.Var((*count)(&c.PerAddress), "connections-per-address", "`number` of them from one address of another host")
 	flags.BoolVar(&c.Join, "join", false, "the cell is there already, and knows of this member")
 	flags.StringVar(&c.PeerListen, "peer-listen", "", "`host:port` for the other members, if not that of its URL")
 	flags.StringVar(&c.PeerTLS.Cert, "peer-cert", "", "`file` with the certificate among members")
@@ -165,61 +161,50 @@ for -, or in the file that --config names, one to a line: listen = 10.0.0.1:7433
 several values are separated by commas; in the file each has a line of its own. A flag is stronger
 than the environment, and that is stronger than the file.`
 
-// mostSettings is how large a file of settings may be, in bytes.
-const mostSettings = 1 << 20
-
-// fillIn gives flags that were not given the values that the environment and a file have for them.
+// fillIn gives flags that were not given the values that the environment has for them, or else a file.
 func fillIn(cmd *cobra.Command, file string) error {
 	flags := cmd.LocalNonPersistentFlags()
-	given := map[string]bool{}
+	type setting struct{ from, value string }
+	settings := map[string][]setting{}
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return usagef("--config: %w", err)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+				continue
+			}
+			name, value, ok := strings.Cut(line, "=")
+			if name = strings.TrimSpace(name); flags.Lookup(name) == nil || name == "config" || !ok {
+				return usagef("%s:%d: %.80q is no setting: the flags of this command are, as name = value", file, n+1, line)
+			}
+			settings[name] = append(settings[name], setting{fmt.Sprintf("%s:%d", file, n+1), strings.TrimSpace(value)})
+		}
+	}
 	var err error
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := "HOLDFAST_SERVE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		text, ok := os.LookupEnv(name)
-		if given[f.Name] = f.Changed; f.Changed || !ok {
+		variable := "HOLDFAST_SERVE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		values := settings[f.Name]
+		if text, ok := os.LookupEnv(variable); ok {
+			values = []setting{{variable, text}}
+			if _, several := f.Value.(pflag.SliceValue); several {
+				values = nil
+				for _, v := range strings.Split(text, ",") {
+					values = append(values, setting{variable, v})
+				}
+			}
+		}
+		if f.Changed {
 			return
 		}
-		given[f.Name] = true
-		values := []string{text}
-		if _, several := f.Value.(pflag.SliceValue); several {
-			values = strings.Split(text, ",")
-		}
 		for _, v := range values {
-			if failed := flags.Set(f.Name, v); failed != nil {
-				err = errors.Join(err, usagef("%s: %w", name, failed))
+			if failed := flags.Set(f.Name, v.value); failed != nil {
+				err = errors.Join(err, usagef("%s: %w", v.from, failed))
 			}
 		}
 	})
-	if err != nil || file == "" {
-		return err
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return usagef("--config: %w", err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(io.LimitReader(f, mostSettings))
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		name, value, ok := strings.Cut(line, "=")
-		name = strings.TrimSpace(name)
-		if flags.Lookup(name) == nil || name == "config" || !ok {
-			return usagef("%s:%d: %.80q is no setting: the flags of this command are, as name = value", file, n, line)
-		}
-		if given[name] {
-			continue
-		}
-		if err := flags.Set(name, strings.TrimSpace(value)); err != nil {
-			return usagef("%s:%d: %w", file, n, err)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return usagef("%s: %w", file, err)
-	}
-	return nil
+	return err
 }
 
 // settingsFlag adds --config to a command, and sees to it that flags are filled in before it runs.

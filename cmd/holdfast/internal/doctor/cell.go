@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"strconv"
-	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/cell"
@@ -56,15 +55,7 @@ var cellRules = []rule{
 	good("TTL", "${ttl}; the cell's shortest is ${shortest}"),
 	{"space", Error, has("shortage"), "${shortage}", "nobody gets a new session, lock or file there", "make room on its disk"},
 	good("space", "the members have enough"),
-	{
-		"disk", Warning, longer("sync", "slow"), "a sync of the log takes up to ${sync}, on average",
-		"every acquire and release takes as long, and the cell may elect another leader again and again", "give the members disks that sync quickly",
-	},
-	good("disk", "a sync of the log takes up to ${sync}, on average"),
 }
-
-// slowLog is how long a sync of the log may take on average.
-const slowLog = 20 * time.Millisecond
 
 func cellMembers(ctx context.Context, p Patient) []Finding {
 	config, _, err := celllock.Config(p.driver)
@@ -91,7 +82,6 @@ func cellMembers(ctx context.Context, p Patient) []Finding {
 func learnCell(said []cell.MemberStatus) facts {
 	f := facts{"named": strconv.Itoa(len(said)), "spare": strconv.Itoa((len(said) - 1) / 2)}
 	var first *cell.MemberStatus
-	slowest := time.Duration(0)
 	for _, s := range said {
 		if s.Err != nil {
 			f.add("down", s.Address)
@@ -111,7 +101,6 @@ func learnCell(said []cell.MemberStatus) facts {
 		if s.Status.Shortage != "" {
 			f.add("shortage", s.Status.Shortage)
 		}
-		slowest = max(slowest, s.Status.LogSync.AsDuration())
 	}
 	if first == nil {
 		return f
@@ -126,6 +115,5 @@ func learnCell(said []cell.MemberStatus) facts {
 	}
 	f["members"] = strconv.Itoa(counts)
 	f["shortest"] = first.Status.ShortestTtl.AsDuration().String()
-	f["sync"], f["slow"] = slowest.Round(10*time.Microsecond).String(), slowLog.String()
 	return f
 }

@@ -1,4 +1,4 @@
-// Cellmember is a cell of one member, for tests, whose wall clock can be set.
+// Membertest is a cell of one member, for tests, whose wall clock can be set.
 //
 // It prints its URL when it serves. It looks often at the file that HOLDFAST_TEST_CLOCK names. The file begins
 // with the nanoseconds, of which whole seconds count, by which its wall clock, and not the clock that cannot
@@ -26,7 +26,7 @@ var wallJump int64
 
 func main() {
 	log.SetFlags(0)
-	log.SetPrefix("cellmember: ")
+	log.SetPrefix("membertest: ")
 	var c server.Config
 	flag.StringVar(&c.Name, "name", "", "the member's name")
 	flag.StringVar(&c.Data, "data", "", "where its data is")
