@@ -365,10 +365,12 @@ func TestServeSettings(t *testing.T) {
 	w.run(69, "serve").expectErr("another member runs there")
 	member.signal(syscall.SIGTERM)
 	member.ends(0)
-	if err := os.WriteFile(w.path("settings"), []byte("colour = blue\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for text, wrong := range map[string]string{"colour = blue\n": "no setting", "election = soon\n": "soon"} {
+		if err := os.WriteFile(w.path("settings"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.run(64, "serve").expectErr(wrong)
 	}
-	w.run(64, "serve").expectErr("no setting")
-	w.env = append(w.env, "HOLDFAST_SERVE_ELECTION=soon")
+	w.env = append(w.env, "HOLDFAST_SERVE_CONFIG=/dev/null", "HOLDFAST_SERVE_ELECTION=soon")
 	w.run(64, "serve").expectErr("HOLDFAST_SERVE_ELECTION")
 }

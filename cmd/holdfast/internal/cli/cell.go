@@ -75,7 +75,7 @@ func (c *cellStore) out(path string) string { return strings.TrimPrefix(path, c.
 // cellExitCodes is the table for the help texts of cell and files.
 const cellExitCodes = `Exit codes:
     0   done
-    1   the cell refused: there is no such file or session, a file is of another generation or has files
+    1   the cell refused: no such file or session, a file of another generation, or one with files
         below it; or a member that the store URL names does not answer or is not well
    64   wrong usage: a flag, an argument, a URL, or something that the principal may not do
    69   the cell cannot be reached or does not work
