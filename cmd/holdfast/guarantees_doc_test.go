@@ -84,8 +84,9 @@ func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
 	redis := "redis://" + redisServers(t, 1)[0]
 	like := func(url string, shown guarantees.Store) guarantees.Store {
-		shown.Package, shown.Caps = "redislock", store(t, "", "", url).Caps
-		return shown
+		s := store(t, "redislock", "", url)
+		s.With, s.Deployment, s.Layout = shown.With, shown.Deployment, shown.Layout
+		return s
 	}
 	sentinels := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
 	more := []guarantees.Store{
