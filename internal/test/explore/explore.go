@@ -102,6 +102,7 @@ func (m Model[S, K]) explore(budget int) (Result, error) {
 			return r, errTime
 		}
 		state := states[0]
+		states[0] = *new(S) // so that it can be freed
 		states = states[1:]
 		r.States++
 		r.Depth = visits[next].depth

@@ -78,7 +78,7 @@ var promise = regexp.MustCompile(`P[0-9]+: .*, after [0-9]+ steps`)
 // run explores all worlds, or one of them with one mistake, in a process of its own.
 func run(t *testing.T, program, test, world, mistake string) (string, error) {
 	c := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^"+test+"$", "-test.timeout", "8m", "-explores", "-only", world)
-	c.Env = append(os.Environ(), "GOGC=300", "PLANTED_MISTAKE="+mistake)
+	c.Env = append(os.Environ(), "GOGC=300", "GOMEMLIMIT=6GiB", "PLANTED_MISTAKE="+mistake)
 	said, err := c.CombinedOutput()
 	return string(said), err
 }
