@@ -20,7 +20,7 @@ func TestZooKeeper(t *testing.T) {
 	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{})
 	w := newWorldOf(t, "zk://app:"+escapedPassword+"@"+server.Addrs()+"/app/locks")
 	w.operate()
-	w.run(69, "--store", "zk://app:wrong@"+server.Addrs()+"/app/locks", "run", "x", "--", "true").expectErr("not permitted")
+	w.run(69, "--store", "zk://app:wrong@"+server.Addrs()+"/app/locks", "run", "-w", "1h", "x", "--", "true").expectErr("not permitted")
 	server.Members[0].Kill()
 	w.run(69, "ls").hidesPassword()
 	w.run(1, "doctor").hidesPassword()
@@ -43,7 +43,7 @@ func TestWrongPasswordOfEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run(0, "--store", "etcd://root:secret@"+addr, "run", "x", "--", "true")
-	w.run(69, "--store", "etcd://root:wrong@"+addr, "run", "x", "--", "true").expectErr("password")
+	w.run(69, "--store", "etcd://root:wrong@"+addr, "run", "-w", "1h", "x", "--", "true").expectErr("password")
 	w.run(69, "--store", "etcd://"+addr, "run", "x", "--", "true")
 }
 

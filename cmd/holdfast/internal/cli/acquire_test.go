@@ -4,13 +4,27 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/memlock"
+	"github.com/holdfastlock/holdfast/redislock"
 )
 
 // bubbleClock is the time of a synctest bubble.
@@ -40,4 +54,29 @@ func TestFresh(t *testing.T) {
 			t.Errorf("the lock was asked for %d times: %v, %v", asked, got, err)
 		}
 	})
+}
+
+// TestLasting: what a store may soon be able to do is tried again; what no waiting mends is told at once.
+func TestLasting(t *testing.T) {
+	_, foreign := filelock.Open(t.Context(), filelock.Options{Dir: "/proc/version/locks"})
+	for want, errs := range map[bool][]error{
+		true: {
+			foreign, &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}},
+			status.Error(codes.Unavailable, "transport: authentication handshake failed: tls: failed to verify certificate"),
+			status.Error(codes.Unavailable, "transport: Error while dialing: dial tcp: lookup x: no such host"),
+			connect.NewError(connect.CodePermissionDenied, nil), status.Error(codes.Unauthenticated, "token"), syscall.EACCES,
+			&redislock.ServerError{Text: "WRONGPASS invalid username-password pair"}, &pgconn.PgError{Code: "28P01"}, &mysql.MySQLError{Number: 1045},
+		},
+		false: {
+			context.DeadlineExceeded, io.EOF, syscall.ECONNREFUSED, &redislock.ServerError{Text: "LOADING Redis is loading the dataset in memory"},
+			status.Error(codes.Unavailable, "transport: Error while dialing: connection refused"),
+			connect.NewError(connect.CodeUnavailable, nil), &pgconn.PgError{Code: "53300"}, &mysql.MySQLError{Number: 1040},
+		},
+	} {
+		for _, err := range errs {
+			if lasting(fmt.Errorf("cannot open it: %w", err)) != want {
+				t.Errorf("%v: it lasts %t, want %t", err, !want, want)
+			}
+		}
+	}
 }

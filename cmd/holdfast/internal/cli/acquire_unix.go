@@ -104,7 +104,7 @@ func (r *runner) take(ctx context.Context) (*holdfast.Lease, error) {
 		return lease, r.flags.notAcquired(err)
 	}
 	lease, err := persist(waiting, r.flags, try)
-	if waiting.Err() != nil && codeOf(err) == exitUnavailable {
+	if waiting.Err() != nil && codeOf(err) == exitUnavailable && !lasting(err) {
 		ctx, cancel := context.WithTimeout(ctx, openWithin)
 		defer cancel()
 		ask = r.lock.TryAcquire
@@ -139,13 +139,13 @@ func (r *runner) fresh(ctx context.Context, ask func(context.Context) (*holdfast
 	}
 }
 
-// persist calls try until it succeeds, the lock is held, or the time of -w is over: a store that does not work may soon
-// do. Without -w it is called once.
+// persist calls try until it succeeds, the lock is held, the store fails in a way that lasts, or the time of -w is over:
+// a store that does not work may soon do. Without -w it is called once.
 func persist[T any](ctx context.Context, f *runFlags, try func(context.Context) (T, error)) (T, error) {
 	const first, longest = 50 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, longest) {
 		got, err := try(ctx)
-		if codeOf(err) != exitUnavailable || f.wait == 0 || ctx.Err() != nil || time.Now().After(f.until) {
+		if codeOf(err) != exitUnavailable || lasting(err) || f.wait == 0 || ctx.Err() != nil || time.Now().After(f.until) {
 			return got, err
 		}
 		if pause == first && !f.quiet {

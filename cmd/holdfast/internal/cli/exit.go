@@ -7,10 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"connectrpc.com/connect"
+	"github.com/go-sql-driver/mysql"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -93,14 +96,52 @@ func storeError(err error) error { return &exitError{exitUnavailable, err} }
 // fromOutside reports whether an error comes from the network, the files, a server or a timeout,
 // rather than from what the user has typed.
 func fromOutside(err error) bool {
-	type etcdAnswer interface { // that the password is wrong for example
-		error
-		Code() codes.Code
-	}
 	return is[net.Error](err) || is[syscall.Errno](err) || is[*fs.PathError](err) || is[etcdAnswer](err) || is[*connect.Error](err) ||
 		is[*redislock.ServerError](err) || is[*sqllock.OpenError](err) || is[*filelock.OpenError](err) || is[*zklock.OpenError](err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
+}
+
+// etcdAnswer is what a server of etcd has answered: that the password is wrong, for example.
+type etcdAnswer interface {
+	error
+	Code() codes.Code
+}
+
+// lastingWords are in errors that no waiting mends, in the words of net, crypto/tls, Redis and package zklock: gRPC and
+// scripts keep no more of them.
+var lastingWords = []string{
+	"no such host", "failed to verify certificate", "ACL failure in script", "not permitted by the node's ACL",
+}
+
+// lasting reports whether no waiting mends an error of the store: nobody has the host's name or a certificate that is
+// trusted, the credentials are refused, rights are missing, or the directory is of no use. The numbers are those of
+// "PostgreSQL Error Codes" and of MySQL's "Server Error Message Reference".
+func lasting(err error) bool {
+	code := status.Code(err)
+	if code == codes.Unknown {
+		code = codes.Code(connect.CodeOf(err)) // the same numbers
+	}
+	if etcd, ok := errors.AsType[etcdAnswer](err); ok {
+		code = etcd.Code()
+	}
+	answer := ""
+	if redis, ok := errors.AsType[*redislock.ServerError](err); ok {
+		answer = redis.Code()
+	} else if postgres, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		answer = postgres.SQLState()
+	} else if mariadb, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		answer = strconv.Itoa(int(mariadb.Number))
+	}
+	return errors.Is(err, fs.ErrPermission) || is[*filelock.OpenError](err) ||
+		slices.Contains([]codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument}, code) ||
+		slices.Contains([]string{
+			"NOAUTH", "WRONGPASS", "NOPERM", "28000", "28P01", "3D000", "42501", "1044", "1045", "1049", "1142", "1698",
+		}, answer) ||
+		slices.ContainsFunc(lastingWords, func(words string) bool { return strings.Contains(err.Error(), words) })
 }
 
 // is reports whether err is of a type, or wraps an error that is.

@@ -178,8 +178,10 @@ func defaultNote(program string) string {
 const runHelp = `Run takes the lock NAME, runs CMD, and releases the lock when CMD has ended.
 
 Waiting. The time of -w begins when run starts, and covers opening the store too. With -w a store
-that does not work is tried again until that time is over. If the store has said nothing then, run
-asks once more whether the lock is held.
+that does not work is tried again until that time is over. Run ends at once if no waiting helps: the
+host's name is not known, its certificate is not trusted, the password is refused, or rights are
+missing. If the store has said nothing when the time is over, run asks once more whether the lock is
+held.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with its exit
 code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says nothing if it
