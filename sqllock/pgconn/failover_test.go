@@ -152,23 +152,6 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// TestOpenedAfterDemotion: all clients of a process are idle while the server becomes read-only and another
-// one takes over. So nobody notices that notifications come from the old one no more. A client that is
-// opened then gets them from the new one.
-func TestOpenedAfterDemotion(t *testing.T) {
-	cluster := testserver.StartPostgresCluster(t, "")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	idle := openLocks(t, cluster)
-	readOnly(cluster, cluster.Standbys[0])
-	if caps := openLocks(t, cluster).Caps(); strings.Contains(caps.Guarantees.Summary, "Notifications do not arrive") {
-		t.Errorf("no notifications: %s", caps.Guarantees.Summary)
-	}
-	if _, err := idle.Mutex("x", nil).TryAcquire(ctx); err != nil {
-		t.Errorf("the client that was idle: %v", err)
-	}
-}
-
 // TestStandbyOnly: a URL whose only server takes no writes is refused, and the error says why.
 func TestStandbyOnly(t *testing.T) {
 	primary := testserver.StartPostgres(t)
