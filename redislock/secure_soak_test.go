@@ -45,7 +45,7 @@ func TestTLS(t *testing.T) {
 	mine := "&hf.cert=" + cert + "&hf.key=" + key
 	for _, c := range []struct{ host, params, says string }{
 		{"127.0.0.1", "hf.ca=" + cert + mine, ""},
-		{"127.0.0.1", "hf.ca=" + cert, "rediss://"}, // the server hangs up, and seldom gets to say why
+		{"127.0.0.1", "hf.ca=" + cert, "rediss://"}, // the server often closes the connection before it says why
 		{"127.0.0.1", "hf.ca=" + strange + mine, "x509"},
 		{"localhost", "hf.ca=" + cert + mine, "match localhost"},
 		{"127.0.0.1", "hf.ca=" + cert + ".none", "no such file"},

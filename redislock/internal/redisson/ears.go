@@ -217,7 +217,7 @@ func (e *Ears) listen() {
 	if err != nil {
 		return
 	}
-	defer e.deafen()
+	defer e.disconnected()
 	defer l.Close()
 	tick := time.NewTicker(linger)
 	defer tick.Stop()
@@ -275,8 +275,8 @@ func (e *Ears) forget() (asked []string, left int) {
 	return asked, len(e.channels)
 }
 
-// deafen notes that there is no connection. The waiters ask by themselves until there is one again.
-func (e *Ears) deafen() {
+// disconnected notes that there is no connection. The waiters ask by themselves until there is one again.
+func (e *Ears) disconnected() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, ch := range e.channels {
