@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // Try implements driver.Driver.
@@ -170,9 +171,7 @@ func (d *Driver) Wait(ctx context.Context, r driver.Request) (driver.Grant, erro
 		g.Valid = min(g.Valid, 2*d.caps.PollInterval()) // a claim: the store may have longer polls
 		return g, err
 	}
-	select {
-	case <-time.After(min(d.caps.PollInterval(), recheck)):
-	case <-ctx.Done():
+	if !pause.Sleep(ctx, min(d.caps.PollInterval(), recheck)) {
 		return driver.Grant{}, ctx.Err()
 	}
 	return driver.Grant{}, driver.ErrHeld
