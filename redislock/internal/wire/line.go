@@ -102,11 +102,10 @@ func (l *line) close() {
 func (l *line) maintain(alive context.Context) {
 	again := pause.Backoff{Min: firstPause, Max: longestPause}
 	for alive.Err() == nil {
-		n, err := connect(alive, l.o)
+		c, err := connect(alive, l.o, l.patience)
 		if alive.Err() != nil {
 			err = net.ErrClosed
 		}
-		c := newConn(n, l.patience)
 		l.attempted(c, err)
 		if err == nil {
 			began := time.Now()
@@ -117,8 +116,8 @@ func (l *line) maintain(alive context.Context) {
 			if time.Since(began) > longestPause {
 				again.Reset()
 			}
-		} else if n != nil {
-			n.Close()
+		} else if c != nil {
+			c.fail(err)
 		}
 		select {
 		case <-time.After(again.Next()):
