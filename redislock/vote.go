@@ -64,7 +64,7 @@ func presentOf(info, memory *Reply) (p present, err error) {
 	_, rest, _ := strings.Cut(text, "run_id:")
 	run, _, ended := strings.Cut(rest, "\r\n")
 	if run == "" || !ended {
-		return p, errNoRun
+		return p, errors.New("the server's INFO has no run_id, so nobody can tell whether it has restarted")
 	}
 	known, _ := memory.Value.(string)
 	words := strings.Split(known, " ")
@@ -78,9 +78,6 @@ func presentOf(info, memory *Reply) (p present, err error) {
 	p.longest = time.Duration(min(ms, int64(maxTTL/time.Millisecond))) * time.Millisecond
 	return p, err
 }
-
-// errNoRun says that the server does not tell whether it has restarted.
-var errNoRun = errors.New("the server's INFO has no run_id, so nobody can tell whether it has restarted")
 
 // inLife asks in which life the server is. The commands have the key of those before them in the
 // pipeline, so that they are carried out behind those.
