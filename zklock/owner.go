@@ -182,15 +182,6 @@ func (c *client) lostPlace(o *owner) error {
 	return errGone
 }
 
-// doubt notes that the outcome of the request that is under way is not known.
-func (c *client) doubt(o *owner, timeout time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leavePlaceLocked(o)
-	o.state = doubtful
-	c.expireAtLocked(o, c.clock.Now().Add(timeout))
-}
-
 // expireAtLocked sets when an owner's nodes are deleted unless they are renewed or confirmed.
 func (c *client) expireAtLocked(o *owner, until driver.Instant) {
 	o.until = until

@@ -310,7 +310,12 @@ func (a *call) line() error {
 
 // uncertain notes that nobody knows what has become of the node.
 func (a *call) uncertain(err error) error {
-	a.c.doubt(a.o, a.timeout)
+	c, o := a.c, a.o
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leavePlaceLocked(o)
+	o.state = doubtful
+	c.expireAtLocked(o, c.clock.Now().Add(a.timeout))
 	return driver.Uncertain(err)
 }
 

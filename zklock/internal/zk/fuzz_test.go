@@ -99,9 +99,6 @@ func TestInfo(t *testing.T) {
 	if r := parseInfo("This ZooKeeper instance is not currently serving requests\n").Role; r != NotServing {
 		t.Errorf("role %q", r)
 	}
-	if r := parseInfo("srvr is not executed because it is not in the whitelist.\n").Role; r != Untold {
-		t.Errorf("role %q", r)
-	}
 }
 
 // TestFrames: a frame that is announced and does not come takes no memory, and one that comes is read whole.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -79,11 +78,8 @@ func (c *Config) probe(ctx context.Context, a address, same net.Conn) (Info, err
 // parseInfo reads the answer to srvr. What it does not find stays zero.
 func parseInfo(text string) Info {
 	var info Info
-	switch {
-	case strings.Contains(text, "not currently serving"):
+	if strings.Contains(text, "not currently serving") {
 		info.Role = NotServing
-	case strings.Contains(text, "not in the whitelist"), strings.Contains(text, "is not executed"):
-		info.Role = Untold
 	}
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
@@ -169,9 +165,4 @@ func ended(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// isEOF reports whether the server ended the connection.
-func isEOF(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
