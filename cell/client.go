@@ -244,12 +244,8 @@ func (c *Client) Statuses(ctx context.Context) []MemberStatus {
 	var all sync.WaitGroup
 	for i, m := range c.members {
 		all.Go(func() {
-			s := &said[i]
-			s.Address = m.Address
 			r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
-			if s.Err = err; err == nil {
-				s.Status = r
-			}
+			said[i] = MemberStatus{m.Address, r, err}
 		})
 	}
 	all.Wait()

@@ -81,6 +81,11 @@ func (e Extension) Later(sent driver.Instant, told *cellv1.Extension) Extension 
 	return Extension{sent.Add(told.After.AsDuration()), told.Ttl.AsDuration()}
 }
 
+// ModeOf is a mode in the words of the API, and DriverMode one of the API in those of package driver: the API's modes
+// are in the same order, behind MODE_UNSPECIFIED, which is as MODE_EXCLUSIVE.
+func ModeOf(m driver.Mode) cellv1.Mode     { return cellv1.Mode(m) + cellv1.Mode_MODE_EXCLUSIVE }
+func DriverMode(m cellv1.Mode) driver.Mode { return driver.Mode(max(m-cellv1.Mode_MODE_EXCLUSIVE, 0)) }
+
 // ErrSessionOver says that a session has expired, or was closed or killed.
 var ErrSessionOver = errors.New("the session is over")
 
