@@ -86,11 +86,10 @@ const listsAt = "acl/"
 // isList reports whether a path is that of a list, or above all of them.
 func isList(path string) bool { return path+"/" == listsAt || strings.HasPrefix(path, listsAt) }
 
-// putListLocked takes in the contents of a node, if it is a list.
-func (m *mirror) putListLocked(path string, contents []byte) {
-	name, ok := strings.CutPrefix(path, listsAt)
-	if !ok {
-		return
+// listOf returns the principals that the contents of a node name, if it is a list.
+func listOf(path string, contents []byte) map[string]bool {
+	if !strings.HasPrefix(path, listsAt) {
+		return nil
 	}
 	list := map[string]bool{}
 	for line := range strings.Lines(string(contents)) {
@@ -98,20 +97,14 @@ func (m *mirror) putListLocked(path string, contents []byte) {
 			list[line] = true
 		}
 	}
-	m.lists[name] = list
-}
-
-func (m *mirror) deleteListLocked(path string) {
-	if name, ok := strings.CutPrefix(path, listsAt); ok {
-		delete(m.lists, name)
-	}
+	return list
 }
 
 // aclLocked returns who may do what with a path: what its node says, or that of the nearest one above.
 // The zero value, where there is none, narrows nothing.
 func (m *mirror) aclLocked(path string) acl {
 	for path != "" {
-		if n, ok := m.nodes.Get(&node{path: path}); ok {
+		if n := m.nodeLocked(path); n != nil {
 			return n.acl
 		}
 		path = parentOf(path)
@@ -122,5 +115,6 @@ func (m *mirror) aclLocked(path string) acl {
 // listedLocked reports whether a list lets a principal: an empty name lets everybody, and a list that is
 // not there nobody.
 func (m *mirror) listedLocked(name, principal string) bool {
-	return name == "" || m.lists[name][principal]
+	n := m.nodeLocked(listsAt + name)
+	return name == "" || n != nil && n.list[principal]
 }

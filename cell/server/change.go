@@ -28,8 +28,8 @@ func (l locks) Downgrade(ctx context.Context, m *cellv1.DowngradeRequest) (*cell
 
 // SetNote changes the note of a hold, and puts the token in use on record.
 func (l locks) SetNote(ctx context.Context, m *cellv1.SetNoteRequest) (*cellv1.SetNoteResponse, error) {
-	if m.Note != nil && len(*m.Note) > maxNote {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "note: %d bytes are too many: at most %d", len(*m.Note), maxNote)
+	if err := checkNote(m.GetNote()); err != nil {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
 	}
 	_, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
 		if m.Note != nil {
@@ -46,8 +46,8 @@ func (l locks) SetNote(ctx context.Context, m *cellv1.SetNoteRequest) (*cellv1.S
 	return &cellv1.SetNoteResponse{}, nil
 }
 
-// change edits the value of a hold's key. It is put only if it is as it was when it was read: suppose
-// that a change is held up, and the hold is downgraded meanwhile. The change must not undo that.
+// change edits the value of a hold's key. It is put only if the key is as it was when it was read: a change that is late
+// must not undo another one.
 func (f *front) change(ctx context.Context, credential, name, request string, edit func(*table.Value) error) (*entry, error) {
 	if err := driver.CheckName(name); err != nil {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)

@@ -3,6 +3,7 @@ package server
 import (
 	"strings"
 
+	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -125,15 +126,9 @@ func (n *name) admits(u table.Use) bool {
 	return a.Admit(u)
 }
 
-var modes = map[driver.Mode]cellv1.Mode{
-	driver.Exclusive: cellv1.Mode_MODE_EXCLUSIVE,
-	driver.Shared:    cellv1.Mode_MODE_SHARED,
-	driver.Slot:      cellv1.Mode_MODE_SLOT,
-}
-
 // holdingLocked describes an entry to its session.
 func (e *entry) holdingLocked() *cellv1.Holding {
-	h := &cellv1.Holding{Name: e.at.name, Request: e.request(), Mode: modes[e.Mode], Revision: e.Created}
+	h := &cellv1.Holding{Name: e.at.name, Request: e.request(), Mode: hfcell.ModeOf(e.Mode), Revision: e.Created}
 	if !e.holds {
 		h.Ahead = int32(e.aheadLocked())
 		return h

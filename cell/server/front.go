@@ -44,7 +44,7 @@ type front struct {
 	stopping   chan struct{}          // closed when parked calls are to go to another member
 	leads      func() bool            // whether this member leads the cell
 	written    atomic.Int64           // the last revision that a transaction of this member has seen
-	shortage   atomic.Pointer[string] // why nobody gets anything new; nil or "": they do
+	shortage   atomic.Pointer[string] // why nobody gets anything new; "": they do
 	aliveness  aliveness
 }
 
@@ -61,6 +61,7 @@ func newFront(life context.Context, s store, c *Config, g *guard) *front {
 		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
 		life: life, stopping: make(chan struct{}), aliveness: aliveness{process: rand.Text()},
 	}
+	f.shortage.Store(new(string))
 	f.mirror.mayRead = func(s *session, path string) bool {
 		p := g.named(s.record.Principal)
 		return p != nil && f.mirror.mayLocked(p, path, toRead)

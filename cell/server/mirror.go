@@ -41,7 +41,6 @@ type mirror struct {
 	closed     map[*entry]bool      // what closes names
 	tombstones map[string]tombstone // by key
 	nodes      *btree.BTreeG[*node]
-	lists      map[string]map[string]bool    // of principals, by name: see acl.go
 	watchers   map[string]map[*session]kinds // of nodes, by path
 	usages     map[string]usage              // by principal
 	alive      map[string]sighting           // of members, by their processes
@@ -66,9 +65,8 @@ func (m *mirror) clear() {
 	m.names = btree.NewG(16, func(a, b *name) bool { return a.name < b.name })
 	m.nodes = btree.NewG(16, func(a, b *node) bool { return a.path < b.path })
 	m.usages, m.alive = map[string]usage{}, map[string]sighting{}
-	m.lists, m.watchers = map[string]map[string]bool{}, map[string]map[*session]kinds{}
+	m.watchers, m.closed = map[string]map[*session]kinds{}, map[*entry]bool{}
 	m.entries, m.sessions, m.tombstones = map[string]*entry{}, map[string]*session{}, map[string]tombstone{}
-	m.closed = map[*entry]bool{}
 }
 
 // reach waits until the mirror has come to a revision.

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -90,13 +91,13 @@ func (f *front) show(text string) *cellv1.Lock {
 			shown.ClosedFor = durationpb.New(max(shown.ClosedFor.AsDuration(), e.ClosesIn()))
 		case e.holds:
 			shown.Holders = append(shown.Holders, &cellv1.Holder{
-				Session: e.Value.Client, Request: e.request(), Mode: modes[e.Mode], Permits: int32(e.Value.Permits),
+				Session: e.Value.Client, Request: e.request(), Mode: hfcell.ModeOf(e.Mode), Permits: int32(e.Value.Permits),
 				Token: int64(e.tokenOf()), Note: e.Value.Note, Held: durationpb.New(e.Age()),
 				Expires: durationpb.New(max(f.leftLocked(e)-e.Delay(), 0)),
 			})
 		case !e.Value.Closed:
 			shown.Waiters = append(shown.Waiters, &cellv1.Waiter{
-				Session: e.Value.Client, Request: e.request(), Mode: modes[e.Mode], Permits: int32(e.Value.Permits),
+				Session: e.Value.Client, Request: e.request(), Mode: hfcell.ModeOf(e.Mode), Permits: int32(e.Value.Permits),
 				Note: e.Value.Note, Waiting: durationpb.New(e.Age()),
 			})
 		}
@@ -119,15 +120,22 @@ func (f *front) leftLocked(e *entry) time.Duration {
 	return min(max(end.Sub(f.clock.Now()), 0), lasts)
 }
 
-// mostListed is how much one call of List shows.
+// mostListed is how much one call lists at most, and limitOf how much one that asks for a limit, or for 0.
 const mostListed = 1000
+
+func limitOf(asked int32) (int, error) {
+	if asked < 0 || asked > mostListed {
+		return 0, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", asked, mostListed)
+	}
+	return int(cmp.Or(asked, mostListed)), nil
+}
 
 // List shows the names in use.
 func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
-	if m.Limit < 0 || m.Limit > mostListed {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
+	limit, err := limitOf(m.Limit)
+	if err != nil {
+		return nil, err
 	}
-	limit := int(cmp.Or(m.Limit, mostListed))
 	if err := l.sync(ctx); err != nil {
 		return nil, err
 	}

@@ -113,13 +113,13 @@ func (f *front) mayWatch(s *session) error {
 // has made the node.
 func (f *front) mayStore(ctx context.Context, path string, size int) error {
 	f.mirror.mu.Lock()
-	n, there := f.mirror.nodes.Get(&node{path: path})
+	n := f.mirror.nodeLocked(path)
 	maker, more := callerOf(ctx), int64(size)
-	if there {
+	if n != nil {
 		maker, more = f.guard.named(n.acl.By), more-int64(n.size)
 	}
 	f.mirror.mu.Unlock()
-	if !there {
+	if n == nil {
 		if err := f.mayHave(ctx, maker, "nodes", 1); err != nil {
 			return err
 		}

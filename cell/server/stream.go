@@ -22,14 +22,9 @@ type stream struct {
 	// restart says that events are missing, so the next answer tells all.
 	restart  bool
 	news     chan struct{}  // one value: there is something to tell or to do
-	call     *parked        // the call that is parked; nil: none is
+	call     chan struct{}  // the call that is parked: closed when a later one has come; nil: none is
 	extended driver.Instant // when the session was last extended at this member; 0: it never was
 	urged    driver.Instant // when the client last wanted it to be extended at once; 0: it never did
-}
-
-// parked is one parked call.
-type parked struct {
-	superseded chan struct{} // closed when a later call of the session has come
 }
 
 // maxEvents is how many events wait for a client. With more it is told all that it has.
@@ -69,20 +64,17 @@ func (st *stream) wakeLocked() {
 // cursor returns what a client says back that has taken in everything up to the last event.
 func (st *stream) cursorLocked() string { return st.id + ":" + strconv.FormatUint(st.last, 36) }
 
-// acknowledgeLocked takes in which events the client knows, and returns their number. A cursor of
-// another stream, or one that cannot be, is of a client that must be told all.
-func (st *stream) acknowledgeLocked(cursor string) uint64 {
+// acknowledgeLocked takes in which events the client knows. A cursor of another stream, or one that cannot be, is of a
+// client that must be told all.
+func (st *stream) acknowledgeLocked(cursor string) {
 	id, text, _ := strings.Cut(cursor, ":")
 	n, err := strconv.ParseUint(text, 36, 64)
 	first := st.last - uint64(len(st.events)) // the number before the first that waits
 	if err != nil || id != st.id || n > st.last || n < first && !st.restart {
 		st.restart, st.events = true, nil
-		return 0
-	}
-	if !st.restart {
+	} else if !st.restart {
 		st.events = st.events[n-first:]
 	}
-	return n
 }
 
 // fillLocked puts what there is to tell into a response, as it is known at a revision.
@@ -116,18 +108,12 @@ func (s *session) streamLocked() *stream {
 }
 
 // parkLocked makes a call the one that is parked for a session. One before it is answered.
-func (st *stream) parkLocked() *parked {
+func (st *stream) parkLocked() (superseded chan struct{}) {
 	if st.call != nil {
-		close(st.call.superseded)
+		close(st.call)
 	}
-	st.call = &parked{make(chan struct{})}
+	st.call = make(chan struct{})
 	return st.call
-}
-
-func (st *stream) unparkLocked(p *parked) {
-	if st.call == p {
-		st.call = nil
-	}
 }
 
 // everyLocked returns after how much of the TTL the parked call extends the session: a third, or half
