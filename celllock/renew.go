@@ -3,6 +3,7 @@ package celllock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/holdfastlock/holdfast/cell"
@@ -203,9 +204,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		batches[s] = append(batches[s], i)
 	}
 	for s, batch := range batches {
-		for len(batch) > 0 {
-			some := batch[:min(len(batch), batchSize)]
-			batch = batch[len(some):]
+		for some := range slices.Chunk(batch, batchSize) {
 			c.releaseSome(ctx, s, grants, some, errs)
 		}
 	}
