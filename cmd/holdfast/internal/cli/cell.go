@@ -22,9 +22,17 @@ func (a *app) cellCommand() *cobra.Command {
 		Long: `Operate a cell, the lock service that 'holdfast serve' runs. The store must be a cell:
 --store cell://HOST:PORT, or HOLDFAST_STORE. Name all members in it, and each is looked at.`,
 	}
-	cmd.AddCommand(a.cellStatusCommand(), a.cellMembersCommand(), a.cellAddCommand(), a.cellRemoveCommand(),
+	return withExitCodes(cmd, a.cellStatusCommand(), a.cellMembersCommand(), a.cellAddCommand(), a.cellRemoveCommand(),
 		a.cellBackupCommand(), a.cellRestoreCommand(), a.cellSessionsCommand(), a.cellKillCommand())
-	return cmd
+}
+
+// withExitCodes adds commands of a cell to the one above them, and to their help texts what they exit with.
+func withExitCodes(above *cobra.Command, all ...*cobra.Command) *cobra.Command {
+	for _, cmd := range all {
+		cmd.Long += "\n\n" + cellExitCodes
+	}
+	above.AddCommand(all...)
+	return above
 }
 
 // cellStore is a cell that commands speak to as such, and not as a store of locks.
@@ -66,6 +74,13 @@ func (a *app) withCell(ctx context.Context, do func(context.Context, *cellStore)
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	return do(ctx, c)
+}
+
+// inCell is withCell for a command.
+func (a *app) inCell(do func(context.Context, *cellStore, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error { return do(ctx, c, args) })
+	}
 }
 
 // in returns a path as the cell has it, and out one as the user has it.
@@ -137,22 +152,18 @@ func (a *app) cellStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show how the members are",
 		Long: `Ask each member that the store URL names how it is. A member that is behind has a smaller
-REVISION than the others.
-
-` + cellExitCodes,
+REVISION than the others.`,
 		Example: `  holdfast cell status --store cells://a,b,c`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				ctx, cancel := context.WithTimeout(ctx, askWithin)
-				defer cancel()
-				said := c.Statuses(ctx)
-				if err := a.printStatuses(said); err != nil {
-					return err
-				}
-				return unwell(said)
-			})
-		},
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, askWithin)
+			defer cancel()
+			said := c.Statuses(ctx)
+			if err := a.printStatuses(said); err != nil {
+				return err
+			}
+			return unwell(said)
+		}),
 	}
 }
 
@@ -220,22 +231,18 @@ func (a *app) cellMembersCommand() *cobra.Command {
 		Use:   "members",
 		Short: "List the members",
 		Long: `List the members that the cell has, whether they run or not. One that has not caught up yet
-learns, and does not count.
-
-` + cellExitCodes,
+learns, and does not count.`,
 		Example: `  holdfast cell members`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
-					return m.Cell.Status(ctx, &cellv1.StatusRequest{})
-				})
-				if err != nil {
-					return cellError(err)
-				}
-				return a.printMembers(r.Members)
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, _ []string) error {
+			r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
+				return m.Cell.Status(ctx, &cellv1.StatusRequest{})
 			})
-		},
+			if err != nil {
+				return cellError(err)
+			}
+			return a.printMembers(r.Members)
+		}),
 	}
 }
 
@@ -272,9 +279,7 @@ func (a *app) cellAddCommand() *cobra.Command {
 'holdfast serve --join'. It counts once it has caught up.
 
 To replace a member whose data are lost, remove it first, and start the new one with an empty
-directory.
-
-` + cellExitCodes,
+directory.`,
 		Example: `  holdfast cell add https://10.0.0.4:7434`,
 		Args:    oneArgument("the URL at which the other members will find it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -294,9 +299,7 @@ func (a *app) cellRemoveCommand() *cobra.Command {
 		Use:   "remove MEMBER",
 		Short: "Take a member out of the cell",
 		Long: `Take a member out of the cell for good, by its name or its id. It stops, and its data are of no
-more use.
-
-` + cellExitCodes,
+more use.`,
 		Example: `  holdfast cell remove c`,
 		Args:    oneArgument("the member's name or id"),
 		RunE: func(cmd *cobra.Command, args []string) error {

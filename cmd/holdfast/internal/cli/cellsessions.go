@@ -27,9 +27,7 @@ func (a *app) cellSessionsCommand() *cobra.Command {
 		Use:   "sessions",
 		Short: "List the sessions of clients",
 		Long: `List the sessions that clients have with the cell: for how long each has been open, its TTL, how
-many locks it holds, and in how many queues it waits.
-
-` + cellExitCodes,
+many locks it holds, and in how many queues it waits.`,
 		Example: `  holdfast cell sessions
   holdfast cell sessions -o json | jq -r 'select(.holds > 100) | .id'`,
 		Args: cobra.NoArgs,
@@ -69,19 +67,15 @@ func (a *app) cellKillCommand() *cobra.Command {
 		Use:   "kill SESSION",
 		Short: "End a session",
 		Long: `End a session: its holds are lost, and open when their lock-delay is over. Its client is told at
-once if the cell can reach it. If not, it trusts its locks until its TTL is over.
-
-` + cellExitCodes,
+once if the cell can reach it. If not, it trusts its locks until its TTL is over.`,
 		Example: `  holdfast cell kill 5a2b3c4d5e6f7080`,
 		Args:    oneArgument("the session's id, which 'holdfast cell sessions' shows"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				// It is parked as far as the client goes: a second call would not find what a slow first one has ended.
-				return cellError(c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
-					_, err := m.Sessions.Kill(ctx, &cellv1.KillRequest{Id: args[0]})
-					return err
-				}))
-			})
-		},
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, args []string) error {
+			// It is parked as far as the client goes: a second call would not find what a slow first one has ended.
+			return cellError(c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
+				_, err := m.Sessions.Kill(ctx, &cellv1.KillRequest{Id: args[0]})
+				return err
+			}))
+		}),
 	}
 }
