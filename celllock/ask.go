@@ -69,9 +69,7 @@ func (c *client) ask1(ctx context.Context, s *session, req *driver.Request, queu
 	msg := &cellv1.AcquireRequest{
 		Session: s.of.Credential(), Name: r.name, Request: r.request, Mode: cell.ModeOf(req.Mode),
 		Slots: int32(req.Slots), Permits: int32(req.Permits), Queue: queue, Tokens: int32(req.Tokens), Note: req.Note,
-	}
-	if req.MinHold > 0 {
-		msg.MinHold = durationpb.New(req.MinHold)
+		MinHold: durationpb.New(req.MinHold),
 	}
 	var resp *cellv1.AcquireResponse
 	var sent driver.Instant

@@ -27,6 +27,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -183,10 +185,7 @@ func (c *client) Close() error {
 		used[r.session] = true
 		r.wakeLocked()
 	}
-	all := make([]*session, 0, len(c.sessions))
-	for _, s := range c.sessions {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(c.sessions))
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()

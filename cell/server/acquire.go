@@ -214,9 +214,6 @@ func (a *acquire) waits() bool { return a.queue || a.wait > 0 }
 // take puts the key of a hold, if the name is still as the mirror shows it. It answers at once, before
 // the mirror shows the hold: else the answer would come later by the way of an event through etcd.
 func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireResponse, error) {
-	if err := a.hasSpace(); err != nil {
-		return nil, err
-	}
 	if err := a.mayHave(ctx, callerOf(ctx), "locks", 1); err != nil {
 		return nil, err
 	}
@@ -239,9 +236,6 @@ func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireRespon
 // enter puts the key of a place. It is at the end of the queue wherever other keys come, so only the
 // session's own keys must be as the mirror shows them: the same request may be made at two members.
 func (a *acquire) enter(ctx context.Context, s *situation) error {
-	if err := a.hasSpace(); err != nil {
-		return err
-	}
 	if err := a.mayWait(ctx, a.Name); err != nil {
 		return err
 	}

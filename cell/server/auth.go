@@ -30,16 +30,7 @@ const (
 	toAdminister       // break others' holds, say who may do what
 )
 
-const (
-	toBreak  = toAdminister
-	toChange = toAdminister
-)
-
 var errNotYours = refuse(cellv1.Reason_REASON_NOT_YOURS, "the session's secret is wrong, or it is another principal's")
-
-func errForbidden(name string, r right) error {
-	return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal has no right to %s %.80q", rightNames[r], name)
-}
 
 // allowed reports whether the caller may do something with a name.
 func (f *front) allowed(ctx context.Context, name string, r right) error {
@@ -50,7 +41,7 @@ func (f *front) allowed(ctx context.Context, name string, r right) error {
 
 func (f *front) allowedLocked(ctx context.Context, name string, r right) error {
 	if !f.mirror.mayLocked(callerOf(ctx), name, r) {
-		return errForbidden(name, r)
+		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal has no right to %s %.80q", rightNames[r], name)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 
 	hfcell "github.com/holdfastlock/holdfast/cell"
@@ -57,14 +58,7 @@ func (e *entry) request() string {
 func (e *entry) isPlace() bool { return e.Lease == placeLeaseOf(sessionOf(e.Key)) }
 
 // aheadLocked returns how many entries are before it.
-func (e *entry) aheadLocked() int {
-	for i, other := range e.at.entries {
-		if other == e {
-			return i
-		}
-	}
-	return 0
-}
+func (e *entry) aheadLocked() int { return max(slices.Index(e.at.entries, e), 0) }
 
 // answerLocked wakes the calls that wait for what becomes of a place.
 func (e *entry) answerLocked() {

@@ -315,7 +315,7 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 		}
 	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, m.Path, toChange, func() (_ *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
 		if shown, err = f.node(m.Path, m.Instance); err != nil {
 			return nil, err
 		}

@@ -90,13 +90,7 @@ func (f *front) each(interval time.Duration, do func()) {
 
 // put does a transaction. The mirror may show it a little later.
 func (f *front) put(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	do := f.store.Txn
-	if needs, fenced := fenceOf(ctx); fenced {
-		do = func(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-			return f.fenced(ctx, needs, req)
-		}
-	}
-	resp, err := do(ctx, req)
+	resp, err := f.fenced(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -135,20 +129,15 @@ func (f *front) session(ctx context.Context, text string) (*session, error) {
 	for synced := false; ; synced = true {
 		f.mirror.mu.Lock()
 		s := f.mirror.sessions[id]
-		if s != nil {
-			admitted, over := s.record.admits(principalOf(ctx), secret), s.over
-			f.mirror.mu.Unlock()
-			switch {
-			case !admitted:
-				return nil, errNotYours
-			case !over:
-				return s, nil
-			}
-			return nil, errSessionOver
-		}
+		over := s != nil && s.over
 		f.mirror.mu.Unlock()
-		if synced {
+		switch {
+		case s != nil && !s.record.admits(principalOf(ctx), secret):
+			return nil, errNotYours
+		case over || s == nil && synced:
 			return nil, errSessionOver
+		case s != nil:
+			return s, nil
 		}
 		if err := f.sync(ctx); err != nil { // another member may have opened it
 			return nil, err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -171,16 +172,12 @@ func (m *mirror) applyLocked(events []*mvccpb.Event, rev int64) {
 // advanceLocked wakes those who wait for a revision.
 func (m *mirror) advanceLocked(rev int64) {
 	m.rev = max(m.rev, rev)
-	left := m.waits[:0]
-	for _, w := range m.waits {
+	m.waits = slices.DeleteFunc(m.waits, func(w revisionWait) bool {
 		if w.rev <= m.rev {
 			close(w.reached)
-		} else {
-			left = append(left, w)
 		}
-	}
-	clear(m.waits[len(left):])
-	m.waits = left
+		return w.rev <= m.rev
+	})
 }
 
 func (m *mirror) putTombstoneLocked(kv *mvccpb.KeyValue) {
@@ -272,9 +269,7 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	for at > 0 && n.entries[at-1].Created > e.Created {
 		at--
 	}
-	n.entries = append(n.entries, nil)
-	copy(n.entries[at+1:], n.entries[at:])
-	n.entries[at] = e
+	n.entries = slices.Insert(n.entries, at, e)
 	m.entries[e.Key] = e
 	if e.Value.Closed {
 		m.closesLocked(e, true)
@@ -297,13 +292,9 @@ func (m *mirror) closesLocked(e *entry, closes bool) {
 }
 
 func (m *mirror) removeEntryLocked(e *entry) {
-	n := e.at
 	delete(m.entries, e.Key)
-	for i := range n.entries {
-		if n.entries[i] == e {
-			n.entries = append(n.entries[:i], n.entries[i+1:]...)
-			break
-		}
+	if i := slices.Index(e.at.entries, e); i >= 0 {
+		e.at.entries = slices.Delete(e.at.entries, i, i+1)
 	}
 	e.gone = true
 	e.answerLocked()

@@ -19,11 +19,14 @@ import (
 // nothing is broken (P4).
 func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	var e table.Entry
-	_, err := l.changed(ctx, m.Name, toBreak, func() (*etcdserverpb.TxnRequest, error) {
-		var found bool
-		if e, found = l.holder(m.Name, driver.Token(m.Token)); !found {
+	_, err := l.changed(ctx, m.Name, toAdminister, func() (*etcdserverpb.TxnRequest, error) {
+		l.mirror.mu.Lock()
+		defer l.mirror.mu.Unlock()
+		hold := l.mirror.holdLocked(m.Name, func(e *entry) bool { return e.tokenOf() == driver.Token(m.Token) })
+		if hold == nil || m.Token <= 0 {
 			return nil, refuse(cellv1.Reason_REASON_NOT_HELD, "nobody holds %.80q with this token", m.Name)
 		}
+		e = hold.Entry
 		return table.Break(&e, tombstoneOf(m.Name, e.Value.Owner), brokenText, 0), nil
 	})
 	if err != nil {
@@ -33,18 +36,16 @@ func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.Break
 	return &cellv1.BreakResponse{}, nil
 }
 
-// holder returns the hold that has a token.
-func (f *front) holder(name string, token driver.Token) (hold table.Entry, found bool) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	if n := f.mirror.nameLocked(name); n != nil && token > 0 {
+// holdLocked returns the hold of a name that is meant, or nil.
+func (m *mirror) holdLocked(name string, is func(*entry) bool) *entry {
+	if n := m.nameLocked(name); n != nil {
 		for _, e := range n.entries[:n.holders] {
-			if !e.Value.Closed && e.tokenOf() == token {
-				return e.Entry, true
+			if !e.Value.Closed && is(e) {
+				return e
 			}
 		}
 	}
-	return table.Entry{}, false
+	return nil
 }
 
 // CheckSequencer reports whether a sequencer is of a hold that still stands.
@@ -174,35 +175,28 @@ type fence struct {
 // fenceKey is where the context of a call has its fence.
 type fenceKey struct{}
 
-func fenceOf(ctx context.Context) (fence, bool) {
-	f, ok := ctx.Value(fenceKey{}).(fence)
-	return f, ok
-}
-
-// errStale refuses a sequencer.
-func errStale(s driver.Sequencer) error {
-	return refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
-}
-
 // fence returns the hold that a sequencer is of, as far as the mirror knows, and an error unless that stands. A hold that
 // was handed over inside its client has any of the tokens of its block. No earlier holder of it has a sequencer: a client
 // hands over no hold whose sequencer was asked for (P1).
 func (m *mirror) fence(s driver.Sequencer) (fence, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := m.nameLocked(s.Name); n != nil {
-		for _, e := range n.entries[:n.holders] {
-			if !e.Value.Closed && e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf() {
-				return fence{e.Key, e.Mod, s}, nil
-			}
-		}
+	e := m.holdLocked(s.Name, func(e *entry) bool {
+		return e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf()
+	})
+	if e == nil {
+		return fence{}, refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
 	}
-	return fence{}, errStale(s)
+	return fence{e.Key, e.Mod, s}, nil
 }
 
-// fenced does a transaction if a hold stands. A key that has changed may be a hold of another mode by now, or what
-// closes the name after a kill: so it is looked at again.
-func (f *front) fenced(ctx context.Context, needs fence, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+// fenced does a transaction of a call, if the hold stands that the call depends on. A key that has changed may be a hold
+// of another mode by now, or what closes the name after a kill: so it is looked at again.
+func (f *front) fenced(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	needs, depends := ctx.Value(fenceKey{}).(fence)
+	if !depends {
+		return f.store.Txn(ctx, req)
+	}
 	for {
 		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{compareChanged([]byte(needs.key), needs.changed)},

@@ -54,11 +54,11 @@ func (m *mirror) usageLocked(principal string) usage {
 // near is how far from a limit what this member has just written need not be known.
 const near = 1000
 
-// mayHave reports whether a principal may have more. Of what others do at the same moment nothing is known: so
-// limits may be passed by as many calls as are under way at once.
+// mayHave reports whether there is space for anything new, and a principal may have more. Of what others do at the same
+// moment nothing is known: so limits may be passed by as many calls as are under way at once.
 func (f *front) mayHave(ctx context.Context, p *principal, kind string, more int64) error {
-	if p == nil || p.limits == nil {
-		return nil
+	if err := f.hasSpace(); err != nil || p == nil || p.limits == nil {
+		return err
 	}
 	count := func() int64 {
 		f.mirror.mu.Lock()

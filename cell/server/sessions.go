@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,9 +39,6 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 	}
 	if err := f.checkOpen(m, &rec); err != nil {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
-	}
-	if err := f.hasSpace(); err != nil {
-		return nil, err
 	}
 	if err := f.mayHave(ctx, callerOf(ctx), "sessions", 1); err != nil {
 		return nil, err
@@ -126,13 +124,7 @@ func (f sessions) List(ctx context.Context, m *cellv1.SessionsListRequest) (*cel
 	}
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	var ids []string
-	for id := range f.mirror.sessions {
-		if id > m.After {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
+	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(f.mirror.sessions)), func(id string) bool { return id <= m.After })
 	resp := &cellv1.SessionsListResponse{More: len(ids) > limit}
 	for _, id := range ids[:min(len(ids), limit)] {
 		resp.Sessions = append(resp.Sessions, f.mirror.sessions[id].infoLocked())

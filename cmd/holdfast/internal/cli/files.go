@@ -289,7 +289,6 @@ func (a *app) printEvent(c *cellStore, e cell.Event) error {
 
 func (a *app) filesACLCommand() *cobra.Command {
 	var f ifFlags
-	var next cell.ACL
 	cmd := &cobra.Command{
 		Use:   "acl PATH",
 		Short: "Show or change who may do what with a file",
@@ -310,12 +309,9 @@ principals lets. Files that are made below a file have the rights that it has th
 					return cellError(err)
 				}
 				changed := n.ACL
-				for _, flag := range []struct {
-					name     string
-					to, from *string
-				}{{"read", &changed.Read, &next.Read}, {"write", &changed.Write, &next.Write}, {"change", &changed.Change, &next.Change}} {
-					if cmd.Flags().Changed(flag.name) {
-						*flag.to = *flag.from
+				for name, to := range map[string]*string{"read": &changed.Read, "write": &changed.Write, "change": &changed.Change} {
+					if flag := cmd.Flags().Lookup(name); flag.Changed {
+						*to = flag.Value.String()
 					}
 				}
 				if changed != n.ACL {
@@ -337,9 +333,9 @@ principals lets. Files that are made below a file have the rights that it has th
 			})
 		},
 	}
-	cmd.Flags().StringVar(&next.Read, "read", "", "the `list` of those who may read")
-	cmd.Flags().StringVar(&next.Write, "write", "", "the `list` of those who may write and lock")
-	cmd.Flags().StringVar(&next.Change, "change", "", "the `list` of those who may change these rights")
+	cmd.Flags().String("read", "", "the `list` of those who may read")
+	cmd.Flags().String("write", "", "the `list` of those who may write and lock")
+	cmd.Flags().String("change", "", "the `list` of those who may change these rights")
 	f.add(cmd)
 	return cmd
 }
