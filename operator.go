@@ -39,22 +39,17 @@ func (c *Client) operator(ctx context.Context, op, name string) (driver.Operator
 	if !ok {
 		return nil, failed(op, name, ErrUnsupported)
 	}
-	return operator, c.admit(ctx, op, name)
-}
-
-// admit checks the arguments of an operation on a name, and counts it in. If the error is nil, stop
-// must follow.
-func (c *Client) admit(ctx context.Context, op, name string) error {
 	if ctx == nil {
-		return errNilContext(op)
+		return nil, errNilContext(op)
 	}
-	if err := c.checkName(name); err != nil {
-		return failed(op, name, err)
+	err := c.checkName(name)
+	if err == nil {
+		err = c.core.Start()
 	}
-	if err := c.core.Start(); err != nil {
-		return failed(op, name, err)
+	if err != nil {
+		return nil, failed(op, name, err)
 	}
-	return nil
+	return operator, nil
 }
 
 // List yields the names in use that begin with prefix, in any order, and stops after the first

@@ -188,13 +188,7 @@ func (c *Client) leave(at int32) {
 
 // ReasonOf returns the reason of an error that the cell has answered with. It is unspecified of all
 // others, and of nil.
-func ReasonOf(err error) cellv1.Reason {
-	p := ProblemOf(err)
-	if p == nil {
-		return cellv1.Reason_REASON_UNSPECIFIED
-	}
-	return p.Reason
-}
+func ReasonOf(err error) cellv1.Reason { return ProblemOf(err).GetReason() }
 
 // ProblemOf returns the detail of an error that the cell has answered with, or nil.
 func ProblemOf(err error) *cellv1.Problem {
@@ -244,12 +238,8 @@ func (c *Client) Statuses(ctx context.Context) []MemberStatus {
 	var all sync.WaitGroup
 	for i, m := range c.members {
 		all.Go(func() {
-			s := &said[i]
-			s.Address = m.Address
 			r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
-			if s.Err = err; err == nil {
-				s.Status = r
-			}
+			said[i] = MemberStatus{m.Address, r, err}
 		})
 	}
 	all.Wait()

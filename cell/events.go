@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
 
 // EventKind is what can happen to a node.
@@ -26,14 +27,15 @@ const (
 	Reread = cellv1.NodeEventKind_NODE_EVENT_KIND_REREAD
 )
 
-// Event is something that has happened to a node. It is told after the fact, and in order.
+// Event is something that has happened to a node. It is told after the fact, and in order. Its JSON form is an interface:
+// fields may be added, and none changes.
 type Event struct {
-	Path              string
-	Kind              EventKind
-	Child             string // of a child: its path
-	ContentGeneration int64  // of the node or the child, after it
-	Token             int64  // of a lock
-	Revision          int64  // of the cell
+	Path              string    `json:"path"`
+	Kind              EventKind `json:"kind"`
+	Child             string    `json:"child,omitempty"`              // of a child: its path
+	ContentGeneration int64     `json:"content_generation,omitempty"` // of the node or the child, after it
+	Token             int64     `json:"token,omitempty"`              // of a lock
+	Revision          int64     `json:"revision"`                     // of the cell
 }
 
 // maxQueued is how many events wait for who watches. With more it is told to read again instead.
@@ -106,9 +108,7 @@ func (s *Session) want(ctx context.Context, path string) error {
 	s.mu.Unlock()
 	slices.Sort(kinds)
 	req := &cellv1.FilesWatchRequest{Session: s.text, Path: path, Kinds: slices.Compact(kinds)}
-	_, err := file(ctx, s.client, "watch", path, true, func(ctx context.Context, m *Member) (*cellv1.FilesWatchResponse, error) {
-		return m.Files.Watch(ctx, req)
-	})
+	_, err := file(ctx, s.client, "watch", path, true, cellv1connect.FilesClient.Watch, req)
 	return err
 }
 

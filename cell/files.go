@@ -7,22 +7,26 @@ import (
 	"iter"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
 
-// Node is what is known of a node beside its contents.
+// Node is what is known of a node beside its contents. Its JSON form is an interface: fields may be added, and none
+// changes.
 type Node struct {
-	Path string
+	Path string `json:"path"`
 	// Instance is the node's number: another node that is made under the path later has a higher one.
-	Instance int64
+	Instance int64 `json:"instance,omitempty"`
 	// ContentGeneration grows with each write, LockGeneration with each exclusive hold of the node's
 	// lock (0: nobody has it), ACLGeneration with each change of who may do what.
-	ContentGeneration, LockGeneration, ACLGeneration int64
+	ContentGeneration int64 `json:"content_generation,omitempty"`
+	LockGeneration    int64 `json:"lock_generation,omitempty"`
+	ACLGeneration     int64 `json:"acl_generation,omitempty"`
 
-	Checksum    string // the SHA-256 of the contents, in hexadecimal digits
-	Size        int    // in bytes
-	Session     string // the id of the session with which the node goes; "": it stays
-	ACL         ACL
-	HasChildren bool
+	Checksum    string `json:"sha256,omitempty"`  // of the contents, in hexadecimal digits
+	Size        int    `json:"size"`              // in bytes
+	Session     string `json:"session,omitempty"` // the id of the session with which the node goes; "": it stays
+	ACL         ACL    `json:"acl,omitzero"`
+	HasChildren bool   `json:"has_children"`
 }
 
 // ACL names the lists of those who may read, write, and change these names. The list NAME is the node
@@ -61,10 +65,11 @@ func nodeOf(n *cellv1.Node) Node {
 }
 
 // file makes a call about a path.
-func file[T any](
-	ctx context.Context, c *Client, what, path string, repeat bool, call func(context.Context, *Member) (T, error),
-) (T, error) {
-	answer, err := Ask(ctx, c, repeat, call)
+func file[Req, Resp any](
+	ctx context.Context, c *Client, what, path string, repeat bool,
+	call func(cellv1connect.FilesClient, context.Context, Req) (Resp, error), req Req,
+) (Resp, error) {
+	answer, err := Ask(ctx, c, repeat, func(ctx context.Context, m *Member) (Resp, error) { return call(m.Files, ctx, req) })
 	if known := fileErrors[ReasonOf(err)]; known != nil {
 		err = known
 	}
@@ -76,17 +81,13 @@ func file[T any](
 
 // Get reads a node and its contents.
 func (c *Client) Get(ctx context.Context, path string) (n Node, contents []byte, err error) {
-	r, err := file(ctx, c, "get", path, true, func(ctx context.Context, m *Member) (*cellv1.GetResponse, error) {
-		return m.Files.Get(ctx, &cellv1.GetRequest{Path: path})
-	})
+	r, err := file(ctx, c, "get", path, true, cellv1connect.FilesClient.Get, &cellv1.GetRequest{Path: path})
 	return nodeOf(r.GetNode()), r.GetContents(), err
 }
 
 // Stat reads a node without its contents.
 func (c *Client) Stat(ctx context.Context, path string) (Node, error) {
-	r, err := file(ctx, c, "stat", path, true, func(ctx context.Context, m *Member) (*cellv1.StatResponse, error) {
-		return m.Files.Stat(ctx, &cellv1.StatRequest{Path: path})
-	})
+	r, err := file(ctx, c, "stat", path, true, cellv1connect.FilesClient.Stat, &cellv1.StatRequest{Path: path})
 	return nodeOf(r.GetNode()), err
 }
 
@@ -112,9 +113,7 @@ func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Sessi
 	if s != nil {
 		req.Session = s.text
 	}
-	r, err := file(ctx, c, "put", path, want.onceOnly(), func(ctx context.Context, m *Member) (*cellv1.PutResponse, error) {
-		return m.Files.Put(ctx, req)
-	})
+	r, err := file(ctx, c, "put", path, want.onceOnly(), cellv1connect.FilesClient.Put, req)
 	return nodeOf(r.GetNode()), err
 }
 
@@ -123,9 +122,8 @@ func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Sessi
 // is not Certain.
 func (c *Client) Delete(ctx context.Context, path string, want If) error {
 	repeat := want.onceOnly() || want.Instance != 0
-	_, err := file(ctx, c, "delete", path, repeat, func(ctx context.Context, m *Member) (*cellv1.DeleteResponse, error) {
-		return m.Files.Delete(ctx, &cellv1.DeleteRequest{Path: path, IfGeneration: want.Generation, Instance: want.Instance})
-	})
+	req := &cellv1.DeleteRequest{Path: path, IfGeneration: want.Generation, Instance: want.Instance}
+	_, err := file(ctx, c, "delete", path, repeat, cellv1connect.FilesClient.Delete, req)
 	return err
 }
 
@@ -134,9 +132,7 @@ func (c *Client) Delete(ctx context.Context, path string, want If) error {
 func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error] {
 	return func(yield func(Node, error) bool) {
 		for after := ""; ; {
-			page, err := file(ctx, c, "list", path, true, func(ctx context.Context, m *Member) (*cellv1.ReadDirResponse, error) {
-				return m.Files.ReadDir(ctx, &cellv1.ReadDirRequest{Path: path, After: after})
-			})
+			page, err := file(ctx, c, "list", path, true, cellv1connect.FilesClient.ReadDir, &cellv1.ReadDirRequest{Path: path, After: after})
 			if err != nil {
 				yield(Node{}, err)
 				return
@@ -161,8 +157,6 @@ func (c *Client) SetACL(ctx context.Context, path string, a ACL, want If) (Node,
 		Path: path, IfGeneration: want.Generation, Instance: want.Instance,
 		Acl: &cellv1.ACL{Read: a.Read, Write: a.Write, Change: a.Change},
 	}
-	r, err := file(ctx, c, "set the rights of", path, want.onceOnly(), func(ctx context.Context, m *Member) (*cellv1.SetACLResponse, error) {
-		return m.Files.SetACL(ctx, req)
-	})
+	r, err := file(ctx, c, "set the rights of", path, want.onceOnly(), cellv1connect.FilesClient.SetACL, req)
 	return nodeOf(r.GetNode()), err
 }

@@ -81,6 +81,11 @@ func (e Extension) Later(sent driver.Instant, told *cellv1.Extension) Extension 
 	return Extension{sent.Add(told.After.AsDuration()), told.Ttl.AsDuration()}
 }
 
+// ModeOf is a mode in the words of the API, and DriverMode one of the API in those of package driver: the API's modes
+// are in the same order, behind MODE_UNSPECIFIED, which is as MODE_EXCLUSIVE.
+func ModeOf(m driver.Mode) cellv1.Mode     { return cellv1.Mode(m) + cellv1.Mode_MODE_EXCLUSIVE }
+func DriverMode(m cellv1.Mode) driver.Mode { return driver.Mode(max(m-cellv1.Mode_MODE_EXCLUSIVE, 0)) }
+
 // ErrSessionOver says that a session has expired, or was closed or killed.
 var ErrSessionOver = errors.New("the session is over")
 
@@ -94,7 +99,7 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	err := c.Do(ctx, true, func(ctx context.Context, m *Member) error {
 		sent := c.clock.Now()
 		r, err := m.Sessions.Open(ctx, &cellv1.OpenRequest{
-			Ttl: duration(o.TTL), LockDelay: duration(o.LockDelay), Note: o.Note,
+			Ttl: durationpb.New(o.TTL), LockDelay: durationpb.New(o.LockDelay), Note: o.Note,
 		})
 		if err == nil {
 			s.text, s.id, s.ttl = r.Session, r.Id, r.Ttl.AsDuration()
@@ -111,13 +116,6 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	s.life, s.die = context.WithCancelCause(context.Background())
 	go s.keepAlive()
 	return s, nil
-}
-
-func duration(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
-	}
-	return durationpb.New(d)
 }
 
 type silent struct{}
@@ -148,9 +146,6 @@ func (s *Session) Places() Extension {
 
 // Err returns why the session is over, or nil.
 func (s *Session) Err() error {
-	if s.life.Err() == nil {
-		return nil
-	}
 	return context.Cause(s.life)
 }
 
@@ -203,13 +198,11 @@ func (s *Session) keepAlive() {
 			s.end(fmt.Errorf("%w: no member has extended it for %v", ErrSessionOver, s.ttl))
 			return
 		}
-		err := s.park()
-		if err == nil {
+		if s.park() == nil {
 			failures = 0
-			continue
+		} else if failures++; failures >= len(s.client.members) { // before that other members are asked at once
+			pause.Sleep(s.life, pause.Jitter(min(10*time.Millisecond<<min(failures-len(s.client.members), 6), s.ttl/12)))
 		}
-		failures++
-		s.rest(failures)
 	}
 }
 
@@ -250,14 +243,6 @@ const (
 	longestParked = 45 * time.Second // as members have it
 	requestWithin = 5 * time.Second
 )
-
-// rest pauses after failures: the first do not count, because other members are asked then.
-func (s *Session) rest(failures int) {
-	if failures < len(s.client.members) {
-		return
-	}
-	pause.Sleep(s.life, pause.Jitter(min(10*time.Millisecond<<min(failures-len(s.client.members), 6), s.ttl/12)))
-}
 
 // call makes one call of KeepAlive, and takes in what the member answers.
 func (s *Session) call(ctx context.Context, m *cellv1.KeepAliveRequest) error {

@@ -67,11 +67,9 @@ func (c *client) ask1(ctx context.Context, s *session, req *driver.Request, queu
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
 	}
 	msg := &cellv1.AcquireRequest{
-		Session: s.of.Credential(), Name: r.name, Request: r.request, Mode: modeOf[req.Mode],
+		Session: s.of.Credential(), Name: r.name, Request: r.request, Mode: cell.ModeOf(req.Mode),
 		Slots: int32(req.Slots), Permits: int32(req.Permits), Queue: queue, Tokens: int32(req.Tokens), Note: req.Note,
-	}
-	if req.MinHold > 0 {
-		msg.MinHold = durationpb.New(req.MinHold)
+		MinHold: durationpb.New(req.MinHold),
 	}
 	var resp *cellv1.AcquireResponse
 	var sent driver.Instant
@@ -118,12 +116,6 @@ func (c *client) confirmed(s *session, req *driver.Request) (driver.Grant, error
 	return driver.Grant{}, nil
 }
 
-var modeOf = map[driver.Mode]cellv1.Mode{
-	driver.Exclusive: cellv1.Mode_MODE_EXCLUSIVE,
-	driver.Shared:    cellv1.Mode_MODE_SHARED,
-	driver.Slot:      cellv1.Mode_MODE_SLOT,
-}
-
 // answered takes in what the cell says to a request that was sent then.
 func (c *client) answered(r *record, req *driver.Request, resp *cellv1.AcquireResponse, sent driver.Instant) (driver.Grant, error) {
 	c.mu.Lock()
@@ -147,11 +139,14 @@ func (c *client) answered(r *record, req *driver.Request, resp *cellv1.AcquireRe
 		r.ahead = int(resp.Ahead)
 		c.placedLocked(r, sent)
 	}
-	e := &driver.HeldError{Name: req.Name, Ahead: int(resp.Ahead)}
-	if by := resp.Held; by != nil {
-		e.Note, e.Token, e.Queued = by.Note, driver.Token(by.Token), int(by.Queued)
+	return driver.Grant{}, heldError(req.Name, resp.Ahead, resp.Held)
+}
+
+// heldError says who is in the way of a request, as far as the cell has said it.
+func heldError(name string, ahead int32, by *cellv1.HeldBy) error {
+	return &driver.HeldError{
+		Name: name, Ahead: int(ahead), Note: by.GetNote(), Token: driver.Token(by.GetToken()), Queued: int(by.GetQueued()),
 	}
-	return driver.Grant{}, e
 }
 
 // Wait implements driver.Queuer. The parked call of the session tells of the grant.
@@ -197,11 +192,7 @@ func (c *client) translate(name string, err error) error {
 	}
 	switch p.Reason {
 	case cellv1.Reason_REASON_HELD:
-		e := &driver.HeldError{Name: name}
-		if by := p.Held; by != nil {
-			e.Note, e.Token, e.Queued = by.Note, driver.Token(by.Token), int(by.Queued)
-		}
-		return e
+		return heldError(name, 0, p.Held)
 	case cellv1.Reason_REASON_MISMATCH:
 		return fmt.Errorf("%w: %w", driver.ErrMismatch, err)
 	case cellv1.Reason_REASON_NOT_HELD, cellv1.Reason_REASON_SESSION_OVER, cellv1.Reason_REASON_STALE:

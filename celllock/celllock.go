@@ -27,6 +27,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +53,7 @@ type client struct {
 	cell    *cell.Client
 	own     bool // closed with the driver
 	options Options
+	prefix  string // of names in the cell: that of the options and a slash, or ""
 	clock   driver.Clock
 	caps    driver.Caps
 	timer   *timer.Timer
@@ -84,6 +87,9 @@ func connectTo(ctx context.Context, of *cell.Client, own bool, o *Options) (*cli
 	c := &client{
 		cell: of, own: own, options: *o, clock: of.Clock(),
 		sessions: map[class]*session{}, records: map[key]*record{}, losses: make(chan driver.Loss, 16),
+	}
+	if o.Prefix != "" {
+		c.prefix = o.Prefix + "/"
 	}
 	c.life, c.die = context.WithCancel(context.Background())
 	if err := c.contact(ctx); err != nil {
@@ -146,21 +152,9 @@ func (c *client) alive(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// in returns the name as the cell knows it.
-func (c *client) in(name string) string {
-	if c.options.Prefix == "" {
-		return name
-	}
-	return c.options.Prefix + "/" + name
-}
-
-// out returns a name of the cell without the prefix.
-func (c *client) out(name string) string {
-	if c.options.Prefix == "" {
-		return name
-	}
-	return strings.TrimPrefix(name, c.options.Prefix+"/")
-}
+// in returns the name as the cell knows it, and out a name of the cell without the prefix.
+func (c *client) in(name string) string  { return c.prefix + name }
+func (c *client) out(name string) string { return strings.TrimPrefix(name, c.prefix) }
 
 // Losses implements driver.Notifier.
 func (c *client) Losses() <-chan driver.Loss { return c.losses }
@@ -191,10 +185,7 @@ func (c *client) Close() error {
 		used[r.session] = true
 		r.wakeLocked()
 	}
-	all := make([]*session, 0, len(c.sessions))
-	for _, s := range c.sessions {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(c.sessions))
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()

@@ -44,35 +44,22 @@ func (c *client) info(l *cellv1.Lock) driver.Info {
 	info := driver.Info{Name: c.out(l.GetName()), Slots: int(l.GetSlots()), ClosedFor: l.GetClosedFor().AsDuration()}
 	for _, h := range l.GetHolders() {
 		info.Holders = append(info.Holders, driver.Holder{
-			Owner: h.Request, Mode: driverMode(h.Mode), Permits: int(h.Permits), Token: driver.Token(h.Token),
+			Owner: h.Request, Mode: cell.DriverMode(h.Mode), Permits: int(h.Permits), Token: driver.Token(h.Token),
 			Note: h.Note, Held: h.Held.AsDuration(), Expires: h.Expires.AsDuration(),
 		})
 	}
 	for _, w := range l.GetWaiters() {
 		info.Waiters = append(info.Waiters, driver.Waiter{
-			Owner: w.Request, Mode: driverMode(w.Mode), Permits: int(w.Permits), Note: w.Note, Waiting: w.Waiting.AsDuration(),
+			Owner: w.Request, Mode: cell.DriverMode(w.Mode), Permits: int(w.Permits), Note: w.Note, Waiting: w.Waiting.AsDuration(),
 		})
 	}
 	return info
 }
 
-func driverMode(m cellv1.Mode) driver.Mode {
-	for mode, its := range modeOf {
-		if its == m {
-			return mode
-		}
-	}
-	return driver.Exclusive
-}
-
 // List implements driver.Operator.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		after := ""
-		if c.options.Prefix != "" {
-			prefix = c.options.Prefix + "/" + prefix
-		}
-		for {
+		for prefix, after := c.in(prefix), ""; ; {
 			page, err := ask(ctx, c, true, func(ctx context.Context, m *cell.Member) (*cellv1.LocksListResponse, error) {
 				return m.Locks.List(ctx, &cellv1.LocksListRequest{Prefix: prefix, After: after})
 			})

@@ -3,6 +3,7 @@ package celllock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/holdfastlock/holdfast/cell"
@@ -15,10 +16,7 @@ import (
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	out := make([]driver.Renewal, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range out {
-			out[i].Err = err
-		}
-		return out
+		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -186,10 +184,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -203,9 +198,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		batches[s] = append(batches[s], i)
 	}
 	for s, batch := range batches {
-		for len(batch) > 0 {
-			some := batch[:min(len(batch), batchSize)]
-			batch = batch[len(some):]
+		for some := range slices.Chunk(batch, batchSize) {
 			c.releaseSome(ctx, s, grants, some, errs)
 		}
 	}
@@ -234,10 +227,7 @@ func (c *client) releaseSome(ctx context.Context, s *session, grants []driver.Gr
 	})
 	if cell.ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
 		s.end(err)
-		outcomes, err = make([]cellv1.Reason, len(some)), nil
-		for n := range outcomes {
-			outcomes[n] = cellv1.Reason_REASON_NOT_HELD
-		}
+		outcomes, err = slices.Repeat([]cellv1.Reason{cellv1.Reason_REASON_NOT_HELD}, len(some)), nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -54,40 +54,6 @@ func uncertain(t *testing.T, g driver.Grant, err error, cause error) {
 	}
 }
 
-func TestNoFaults(t *testing.T) {
-	d, _ := pair(t, chaos.Options{})
-	ctx := context.Background()
-	g, err := d.Try(ctx, request("a"))
-	if err != nil || g.Token == 0 {
-		t.Fatalf("Try: %+v, %v", g, err)
-	}
-	if r := d.Renew(ctx, []driver.Grant{g}); len(r) != 1 || r[0].Err != nil {
-		t.Errorf("Renew: %+v", r)
-	}
-	if g, err = d.Downgrade(ctx, g); err != nil || g.Mode != driver.Shared {
-		t.Errorf("Downgrade: %+v, %v", g, err)
-	}
-	names := 0
-	for _, err := range d.List(ctx, "") {
-		names++
-		if err != nil {
-			t.Errorf("List: %v", err)
-		}
-	}
-	if names != 1 {
-		t.Errorf("List shows %d names", names)
-	}
-	if err := d.Break(ctx, "n", g.Token); err != nil {
-		t.Errorf("Break: %v", err)
-	}
-	if e := d.Release(ctx, []driver.Grant{g}); len(e) != 1 || !errors.Is(e[0], driver.ErrBroken) {
-		t.Errorf("Release of a broken hold: %v", e)
-	}
-	if loss := <-d.Losses(); !errors.Is(loss.Err, driver.ErrBroken) {
-		t.Errorf("Losses: %+v", loss)
-	}
-}
-
 func TestDropReply(t *testing.T) {
 	d, direct := pair(t, chaos.Options{DropReply: 1})
 	ctx := context.Background()

@@ -62,9 +62,6 @@ func Open(ctx context.Context, u *url.URL) (Driver, error) {
 	return d, err
 }
 
-// MaxURL is the length of the longest store URL, in bytes.
-const MaxURL = storeurl.Max
-
 // ParseURL parses a store URL. Unlike url.Parse it repeats nothing of the URL in an error, because a password
 // that was not escaped may be anywhere in it.
 func ParseURL(raw string) (*url.URL, error) { return storeurl.Parse(raw) }

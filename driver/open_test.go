@@ -12,27 +12,30 @@ import (
 	"time"
 )
 
+// maxURL is how long a store URL may be.
+const maxURL = 4096
+
 func TestParseURL(t *testing.T) {
 	for raw, want := range map[string]string{
-		"mem://":                                 "",
-		"mem://orders?hf.prefix=a%2F":            "",
-		"redis://u:p%40ss@h:1/0":                 "",
-		"redis://u:p@ss@h":                       "", // the last @ ends the password
-		"file:///var/lib/a@b":                    "",
-		"redis://h/a%40b":                        "",
-		"":                                       "empty",
-		"localhost":                              "no scheme",
-		"//localhost":                            "no scheme",
-		"1host:6379":                             "cannot be parsed",
-		"redis://h:x":                            "cannot be parsed",
-		"redis://h/%zz":                          "cannot be parsed",
-		"mem://h\n":                              "cannot be parsed",
-		"mem://h?a=%zz":                          "malformed query",
-		"mem://h?a;b":                            "malformed query",
-		"mem://" + strings.Repeat("x", MaxURL-5): "4097 bytes",
-		"redis://u:12/34@h":                      "@ behind the host",
-		"redis://u:12?34@h":                      "@ behind the host",
-		"redis://u:12#34@h":                      "@ behind the host",
+		"mem://":                               "",
+		"mem://orders?hf.prefix=a%2F":          "",
+		"redis://u:p%40ss@h:1/0":               "",
+		"redis://u:p@ss@h":                     "", // the last @ ends the password
+		"file:///var/lib/a@b":                  "",
+		"redis://h/a%40b":                      "",
+		"":                                     "empty",
+		"localhost":                            "no scheme",
+		"//localhost":                          "no scheme",
+		"1host:6379":                           "cannot be parsed",
+		"redis://h:x":                          "cannot be parsed",
+		"redis://h/%zz":                        "cannot be parsed",
+		"mem://h\n":                            "cannot be parsed",
+		"mem://h?a=%zz":                        "malformed query",
+		"mem://h?a;b":                          "malformed query",
+		"mem://" + strings.Repeat("x", 4096-5): "4097 bytes",
+		"redis://u:12/34@h":                    "@ behind the host",
+		"redis://u:12?34@h":                    "@ behind the host",
+		"redis://u:12#34@h":                    "@ behind the host",
 	} {
 		u, err := ParseURL(raw)
 		switch {

@@ -222,24 +222,6 @@ func watchesOn(b *bad, ctx context.Context, name string) (<-chan struct{}, error
 	return b.Forward.Watch(context.WithoutCancel(ctx), name)
 }
 
-// toldAlways always has a hint ready.
-func toldAlways(b *bad, ctx context.Context, _ string) (<-chan struct{}, error) {
-	hints := make(chan struct{})
-	b.wg.Go(func() {
-		defer close(hints)
-		for {
-			select {
-			case hints <- struct{}{}:
-			case <-ctx.Done():
-				return
-			case <-b.stop:
-				return
-			}
-		}
-	})
-	return hints, nil
-}
-
 // breakByRelease breaks a hold as if its holder had released it, so that the rest of its block goes to others.
 func breakByRelease(b *bad, ctx context.Context, name string, token driver.Token) error {
 	info, _ := b.Inspect(ctx, name)
@@ -265,14 +247,6 @@ func altered(good trying, change func(*driver.Request)) trying {
 	}
 }
 
-// alters makes all requests of the queue altered ones.
-func alters(b *bad, change func(*driver.Request)) {
-	b.enqueue = altered((*bad).goodEnqueue, change)
-	b.wait = altered((*bad).goodWait, func(*driver.Request) {})
-	b.renew = renews((*bad).good1, func(g driver.Grant, r *driver.Renewal) { r.Valid = g.TTL })
-}
-
-func noLockDelay(r *driver.Request)   { r.LockDelay = 0 }
 func halfTheDelays(r *driver.Request) { r.LockDelay /= 2; r.MinHold /= 2 }
 func noteCut(r *driver.Request)       { r.Note = r.Note[:min(len(r.Note), 250)] }
 func halfTheTTL(r *driver.Request)    { r.TTL /= 2 }
@@ -297,12 +271,6 @@ func noMismatch(_ driver.Request, _ *driver.Grant, err *error) {
 	}
 }
 
-func writeLockMismatch(r driver.Request, _ *driver.Grant, err *error) {
-	if *err != nil && r.RW {
-		*err = driver.ErrMismatch
-	}
-}
-
 // plainError hides that the outcome is not known.
 func plainError(_ driver.Request, g *driver.Grant, err *error) {
 	if errors.Is(*err, driver.ErrUncertain) {
@@ -321,7 +289,6 @@ func regrants(good trying, change func(*driver.Grant)) trying {
 
 func tokenRepeats(g *driver.Grant) { g.Token = (g.Token + 15) / 16 }
 func sinceNow(g *driver.Grant)     { g.Since = driver.HostClock.Now() }
-func isContended(g *driver.Grant)  { g.Contended = true }
 func isQuiet(g *driver.Grant)      { g.Contended = false }
 func wideBlock(g *driver.Grant)    { g.Block = max(1, g.Tokens) }
 func sinceZero(g *driver.Grant)    { g.Since = 0 }
@@ -414,23 +381,6 @@ func unfairIntrudes(b *bad, ctx context.Context, r driver.Request) (driver.Grant
 	return b.Driver.Try(ctx, r)
 }
 
-// downgradeAnew releases the hold and takes a shared one that the change has altered.
-func downgradeAnew(change func(*driver.Request)) func(*bad, context.Context, driver.Grant) (driver.Grant, error) {
-	return func(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
-		if g.Mode == driver.Shared {
-			return b.Forward.Downgrade(ctx, g)
-		}
-		released := g
-		released.MinHold = 0
-		if err := b.goodRelease(ctx, released); err != nil {
-			return driver.Grant{}, err
-		}
-		r := g.Request
-		r.Mode = driver.Shared
-		return altered((*bad).goodTry, change)(b, ctx, r)
-	}
-}
-
 func downgradeRevives(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	shared, err := b.Forward.Downgrade(ctx, g)
 	if err != nil {
@@ -440,26 +390,11 @@ func downgradeRevives(b *bad, ctx context.Context, g driver.Grant) (driver.Grant
 	return shared, err
 }
 
-func downgradedAtArrival(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	g, err := b.Forward.Downgrade(ctx, g)
-	sinceNow(&g)
-	return g, err
-}
-
 // holders changes each holder that is shown.
 func holders(change func(*driver.Holder)) func(*driver.Info) {
 	return func(i *driver.Info) {
 		for n := range i.Holders {
 			change(&i.Holders[n])
-		}
-	}
-}
-
-// waiters changes each waiter that is shown.
-func waiters(change func(*driver.Waiter)) func(*driver.Info) {
-	return func(i *driver.Info) {
-		for n := range i.Waiters {
-			change(&i.Waiters[n])
 		}
 	}
 }

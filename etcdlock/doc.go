@@ -1,7 +1,6 @@
-// Package etcdlock keeps locks in etcd, version 3.4 or newer; before 3.4.38, 3.5.23
-// and 3.6.5 etcd itself may end a lease too early, or say that it is kept alive when
-// it has ended ("holdfast doctor" tells). Import it for its URL schemes, or give [New]
-// a client of your own:
+// Package etcdlock keeps locks in etcd, version 3.4 or newer; before 3.4.38, 3.5.23 and 3.6.5 etcd itself may end a
+// lease too early, or say that it is kept alive when it has ended ("holdfast doctor" tells). Import it for its URL
+// schemes, or give [New] a client of your own:
 //
 //	import _ "github.com/holdfastlock/holdfast/etcdlock"
 //
@@ -17,13 +16,12 @@
 //
 // The files are read again for each connection that is made.
 //
-// A hold, or a place in the queue, is a key; of a name's keys the one that was
-// created first comes first, as in etcd's own concurrency package. The fencing token
-// is the key's create revision: plain in the layout [Stock], in [Escaped] times 1,024 plus
-// the number of times that the hold was handed over inside its process. Keys are on leases of etcd, one for all holds
-// of a client whose TTLs need the same number of seconds, and a short one for
-// places: one request keeps ten thousand holds alive. See the driver's Guarantees
-// for what remains of its promises when things go wrong.
+// A hold, or a place in the queue, is a key; of a name's keys the one that was created first comes first, as in
+// etcd's own concurrency package. The fencing token is the key's create revision: plain in the layout [Stock], in
+// [Escaped] times 1,024 plus the number of times that the hold was handed over inside its process. Keys are on leases
+// of etcd, one for all holds of a client whose TTLs need the same number of seconds, and a short one for places: one
+// request keeps ten thousand holds alive. See the driver's Guarantees for what remains of its promises when things go
+// wrong.
 //
 // A client opened by URL has two connections to each member: one for renewals and
 // releases, and one for everything else. It has one stream on which it keeps its leases alive, and one
@@ -41,10 +39,9 @@ const (
 	//	PREFIX/gone/OWNER              a request that was withdrawn
 	//	PREFIX/broken/CLIENT/REVISION  a hold that an operator broke
 	//
-	// A token is the create revision of the hold's key times 1,024, plus the number of
-	// times that the hold has been handed over inside its client's process. Versions of
-	// this package with another format of the keys' values do not share a name: a
-	// client that finds a key of another version gets an error that is ErrMismatch.
+	// A token is the create revision of the hold's key times 1,024, plus the number of times that the hold has been
+	// handed over inside its client's process. Versions of this package with another format of the keys' values do
+	// not share a name: a client that finds a key of another version gets an error that is ErrMismatch.
 	Escaped = table.Escaped
 	// Stock is that of etcd's own concurrency.Mutex, of "etcdctl lock" and of the
 	// v3lock service, all of which and this package keep one another out:
@@ -53,16 +50,13 @@ const (
 	//	PREFIX//gone/OWNER               as above; no name has two slashes together
 	//	PREFIX//broken/CLIENT/REVISION
 	//
-	// A token is the create revision of the hold's key, as etcd's own programs have it:
-	// one guard serves them all. So a grant has one token, and no hold is handed over
-	// inside a process.
+	// A token is the create revision of the hold's key, as etcd's own programs have it: one guard serves them all. So
+	// a grant has one token, and no hold is handed over inside a process.
 	//
-	// The value of an exclusive hold without a lock-delay is its note, so that
-	// package election and etcd's own concurrency.Election are one election. So
-	// nobody but the client that put it knows its owner: Inspect shows the key's end
-	// instead, and other clients cannot withdraw it by its owner.
-	// Without a prefix the slash before the name is missing too. In this layout
-	// their locks on "orders" wait for the holder of "orders/42": only they can
+	// The value of an exclusive hold without a lock-delay is its note, so that package election and etcd's own
+	// concurrency.Election are one election. So nobody but the client that put it knows its owner: Inspect shows the
+	// key's end instead, and other clients cannot withdraw it by its owner. Without a prefix the slash before the
+	// name is missing too. In this layout their locks on "orders" wait for the holder of "orders/42": only they can
 	// mend that.
 	Stock = table.Stock
 )

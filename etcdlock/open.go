@@ -23,24 +23,21 @@ import (
 
 // Options configure a driver. The zero value is right for almost everybody.
 type Options struct {
-	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants it; in the
-	// layout Escaped no element after the first is lock, gone or broken. There drivers with
-	// different prefixes are different stores. In the layout Stock a prefix is no more than
-	// the beginning of names, as it is to etcd's own locks: b/c with the prefix a is c
-	// with the prefix a/b. "": DefaultPrefix, or in the layout Stock nothing.
+	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants it; in the layout Escaped no element
+	// after the first is lock, gone or broken. There drivers with different prefixes are different stores. In the
+	// layout Stock a prefix is no more than the beginning of names, as it is to etcd's own locks: b/c with the prefix
+	// a is c with the prefix a/b. "": DefaultPrefix, or in the layout Stock nothing.
 	Prefix string
 	// Layout is Escaped or Stock. "": Escaped.
 	Layout string
-	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll, or what it takes
-	// for two polls to be a second longer than etcd's shortest lease: the place of
-	// a client that has died stays for that lease, and up to a second more.
+	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll, or what it takes for two polls to be a second longer
+	// than etcd's shortest lease: the place of a client that has died stays for that lease, and up to a second more.
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
-	// Reserve is another client of the same etcd, for renewals and releases alone; it
-	// stays the caller's. Without one they share the connections of the client that New
-	// is given: if that has long answers or many requests under way for the rest of the
-	// program, it may lose its leases. A store that is opened by its URL has its own.
+	// Reserve is another client of the same etcd, for renewals and releases alone; it stays the caller's. Without one
+	// they share the connections of the client that New is given: if that has long answers or many requests under way
+	// for the rest of the program, it may lose its leases. A store that is opened by its URL has its own.
 	Reserve *clientv3.Client
 }
 
@@ -78,10 +75,9 @@ type client struct {
 	followers  map[string][]*follower // by what a name's keys begin with
 }
 
-// New returns a driver over a client of etcd, which stays the caller's. It makes
-// first contact. The client is used as it was connected: what was put in place of
-// its fields KV, Lease or Watcher, a namespace say, is not used; set Options.Prefix
-// instead. Nil options are fine.
+// New returns a driver over a client of etcd, which stays the caller's. It makes first contact. The client is used as
+// it was connected: what was put in place of its fields KV, Lease or Watcher, a namespace say, is not used; set
+// Options.Prefix instead. Nil options are fine.
 func New(ctx context.Context, etcd *clientv3.Client, o *Options) (driver.Driver, error) {
 	return connect(ctx, etcd, false, o)
 }
@@ -118,8 +114,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	return c, nil
 }
 
-// contact learns the store's name and its shortest lease, by making one: that of
-// places, as a rule.
+// contact learns the store's name and its shortest lease, by making one: that of places, as a rule.
 func (c *client) contact(ctx context.Context, o *Options) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

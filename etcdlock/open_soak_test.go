@@ -191,31 +191,3 @@ func TestNobodyThere(t *testing.T) {
 		}
 	}
 }
-
-// TestSomeAreThere: a store is opened and used although one of its members is gone.
-func TestSomeAreThere(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
-	server.Members[0].Kill()
-	for range 5 { // the order in which connections are made is not always the same
-		locks, err := holdfast.Open(t.Context(), "etcd://"+server.Addrs())
-		must(t, err)
-		lease, err := locks.Mutex("some", nil).Acquire(t.Context())
-		must(t, err)
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
-		locks.Close()
-	}
-}
-
-func TestShortTTL(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{})
-	locks := openLocks(t, "etcd://"+server.Addrs())
-	if got := locks.Caps().MinTTL; got != 2*time.Second {
-		t.Errorf("the shortest lease of etcd as it is set up by default is taken for %v", got)
-	}
-	_, err := locks.Mutex("x", &holdfast.Options{TTL: 1500 * time.Millisecond}).Acquire(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "2s") {
-		t.Errorf("P10: a TTL that etcd cannot keep: %v", err)
-	}
-}

@@ -19,9 +19,8 @@ import (
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
-// Break implements driver.Operator. The token names one hold for ever, by the create
-// revision of its key. If a renewal has changed the token on record since the operator
-// saw it, nothing is broken (P4).
+// Break implements driver.Operator. The token names one hold for ever, by the create revision of its key. If a
+// renewal has changed the token on record since the operator saw it, nothing is broken (P4).
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err
@@ -147,8 +146,7 @@ func (c *client) info(ctx context.Context, name string, entries []table.Entry, l
 	return info, nil
 }
 
-// left returns for how long a lease lasts unless it is kept alive; 0 if it has
-// ended, or there is none.
+// left returns for how long a lease lasts unless it is kept alive; 0 if it has ended, or there is none.
 func (c *client) left(ctx context.Context, lease int64, known map[int64]time.Duration) (time.Duration, error) {
 	if rest, ok := known[lease]; ok || lease == 0 {
 		return rest, nil

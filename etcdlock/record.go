@@ -23,10 +23,9 @@ const (
 	closed                // released, and closed until its minimum hold is over
 )
 
-// record is what the client knows of one of its keys. The lease of etcd outlives
-// a single hold or place, so the client itself deletes the key when nobody has
-// renewed or confirmed it for long enough; if the client has died, the lease ends.
-// What changes is guarded by the client's mutex.
+// record is what the client knows of one of its keys. The lease of etcd outlives a single hold or place, so the
+// client itself deletes the key when nobody has renewed or confirmed it for long enough; if the client has died, the
+// lease ends. What changes is guarded by the client's mutex.
 type record struct {
 	name, owner string
 	created     int64                   // the key's create revision; 0: not known
@@ -120,9 +119,8 @@ func (c *client) asked(r *record) int64 {
 	return time.Now().Add(-c.clock.Now().Sub(r.began)).UnixMilli()
 }
 
-// expireAtLocked sets when a record's key is deleted unless it is renewed or confirmed. A
-// record that was forgotten while the request was under way is known again: its key must
-// be deleted in time all the same.
+// expireAtLocked sets when a record's key is deleted unless it is renewed or confirmed. A record that was forgotten
+// while the request was under way is known again: its key must be deleted in time all the same.
 func (c *client) expireAtLocked(r *record, until driver.Instant) {
 	if !c.isKnownLocked(r) {
 		c.addLocked(r)
@@ -168,10 +166,9 @@ func (r *record) wakeLocked() {
 	}
 }
 
-// sweep deletes the keys whose time is over. The timer calls it. It visits all records,
-// and not often: a hold is renewed, and a place confirmed, long before its
-// time is over, so the first that may be over the next time is far away, as a rule. A
-// queue of them by their times would take a third of a record's memory.
+// sweep deletes the keys whose time is over. The timer calls it. It visits all records, and not often: a hold is
+// renewed, and a place confirmed, long before its time is over, so the first that may be over the next time is far
+// away, as a rule. A queue of them by their times would take a third of a record's memory.
 func (c *client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,15 +196,15 @@ func (c *client) sweep() {
 	}
 }
 
-// remove deletes keys. Only when the store has confirmed that, or their leases have ended,
-// they are used again.
+// remove deletes keys. Only when the store has confirmed that, or their leases have ended, they are used again.
 func (c *client) remove(records []*record) {
-	grants := make([]driver.Grant, len(records))
+	grants, errs, all := make([]driver.Grant, len(records)), make([]error, len(records)), make([]int, len(records))
 	for i, r := range records {
+		all[i] = i
 		grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.Token(r.created), 1)}
 	}
 	ctx, cancel := c.bounded(c.life)
-	errs := c.deleteKeys(ctx, grants)
+	c.deleteKeys(ctx, grants, all, errs)
 	cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,8 +221,7 @@ func (c *client) remove(records []*record) {
 	}
 }
 
-// The time between two attempts to delete keys, and at least between two
-// sweeps.
+// The time between two attempts to delete keys, and at least between two sweeps.
 const (
 	removePause = 200 * time.Millisecond
 	sweepPause  = 20 * time.Millisecond

@@ -14,9 +14,8 @@ import (
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
-// Release implements driver.Driver. The key of a hold is deleted. Of a request with an
-// unknown outcome the key is deleted too, and a tombstone stays, so that the request comes
-// to nothing when it arrives later (P6).
+// Release implements driver.Driver. The key of a hold is deleted. Of a request with an unknown outcome the key is
+// deleted too, and a tombstone stays, so that the request comes to nothing when it arrives later (P6).
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	if err := c.alive(ctx); err != nil {
 		return slices.Repeat([]error{err}, len(grants))
@@ -24,44 +23,43 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	var going []driver.Grant
-	var at []int
+	var going []int
 	for i := range grants {
 		switch early, isClosed := c.beginRelease(&grants[i]); {
 		case isClosed: // by a release before, whose answer was lost
 		case early != nil:
 			errs[i] = c.closeName(ctx, early, &grants[i])
 		default:
-			going, at = append(going, grants[i]), append(at, i)
+			going = append(going, i)
 		}
 	}
-	for i, err := range c.deleteKeys(ctx, going) {
-		errs[at[i]] = err
-	}
-	var gone []driver.Grant
-	at = at[:0]
+	c.deleteKeys(ctx, grants, going, errs)
+	var gone []int
 	for i, g := range grants {
 		if errs[i] != nil && !errors.Is(errs[i], driver.ErrNotHeld) {
 			continue
 		}
-		c.endRelease(&g)
+		c.mu.Lock()
+		if r := c.recordLocked(g.Name, g.Owner); r != nil && r.state != closed {
+			c.forgetLocked(r)
+		}
+		c.mu.Unlock()
 		if g.Token == 0 {
 			errs[i] = nil // withdrawn is withdrawn
 		} else if errs[i] != nil {
-			gone, at = append(gone, g), append(at, i)
+			gone = append(gone, i)
 		}
 	}
-	for i, err := range c.why(ctx, gone) {
+	c.why(ctx, grants, gone, func(i int, err error) {
 		if driver.Gone(err) {
-			errs[at[i]] = err
+			errs[i] = err
 		}
-	}
+	})
 	return errs
 }
 
-// beginRelease notes that an owner's hold or request is being released. It returns the
-// record of a hold whose minimum time is not over, and whether the name is closed for that
-// already.
+// beginRelease notes that an owner's hold or request is being released. It returns the record of a hold whose minimum
+// time is not over, and whether the name is closed for that already.
 func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,34 +77,23 @@ func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	return early, isClosed
 }
 
-// endRelease forgets an owner whose hold or request is released, unless its name is
-// closed until the end of its minimum hold.
-func (c *client) endRelease(g *driver.Grant) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.recordLocked(g.Name, g.Owner); r != nil && r.state != closed {
-		c.forgetLocked(r)
-	}
-}
-
-// deleteKeys deletes the keys of grants, each if it is still the one that was put, and
-// leaves tombstones for those whose requests may still be under way. It returns ErrNotHeld
-// where there was nothing.
-func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error {
-	errs := make([]error, len(grants))
+// deleteKeys deletes the keys of those grants, each if it is still the one that was put, and leaves tombstones where
+// requests may still be under way. Its errors, in errs, are ErrNotHeld where there was nothing.
+func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant, going []int, errs []error) {
 	removals := make([]table.Removal, len(grants))
 	var known []int
 	c.mu.Lock()
-	for i, g := range grants {
+	for _, i := range going {
+		g := &grants[i]
 		if r := c.recordLocked(g.Name, g.Owner); r != nil {
 			removals[i].Key, removals[i].Created = c.key(r), r.created
 		}
-		if strays(&g) {
+		if strays(g) {
 			removals[i].Tombstone = c.layout.Tombstone(g.Owner)
 		}
 	}
 	c.mu.Unlock()
-	for i := range grants {
+	for _, i := range going {
 		if removals[i].Created == 0 {
 			removals[i], errs[i] = c.findKey(ctx, &grants[i], removals[i].Key)
 		}
@@ -114,7 +101,7 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 			known = append(known, i)
 		}
 	}
-	for some := range slices.Chunk(known, batchSize) {
+	for some := range slices.Chunk(known, table.MaxRemovals) {
 		batch, strayed := make([]table.Removal, len(some)), false
 		for n, i := range some {
 			batch[n] = removals[i]
@@ -139,7 +126,6 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 			}
 		}
 	}
-	return errs
 }
 
 // findKey finds the owner's key, which is that one if the client knows of any. The read and
@@ -166,8 +152,7 @@ func (c *client) findKey(ctx context.Context, g *driver.Grant, key string) (tabl
 // strays reports whether a request of the grant's owner may still be under way.
 func strays(g *driver.Grant) bool { return g.Token == 0 || g.Stray }
 
-// tombstone returns what makes a request of the grant's owner come to nothing: none if there
-// is no such request.
+// tombstone returns what makes a request of the grant's owner come to nothing: none if there is no such request.
 func (c *client) tombstone(ctx context.Context, g *driver.Grant) ([]*etcdserverpb.RequestOp, error) {
 	if !strays(g) {
 		return nil, nil
@@ -185,9 +170,8 @@ func (c *client) misses(err error) {
 	}
 }
 
-// closeName closes the name of a hold that is released before its minimum time is
-// over: the key stays, without an owner, on a lease for the rest of the time. The
-// client deletes it at the right moment, if it still lives then.
+// closeName closes the name of a hold that is released before its minimum time is over: the key stays, without an
+// owner, on a lease for the rest of the time. The client deletes it at the right moment, if it still lives then.
 func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) error {
 	rest := r.began.Add(g.MinHold).Sub(c.clock.Now())
 	s := r.session.Load()

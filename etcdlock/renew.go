@@ -23,13 +23,9 @@ type renewing struct {
 	grant *driver.Grant
 }
 
-// batchSize is how many keys one transaction deletes or compares.
-const batchSize = table.MaxRemovals
-
-// Renew implements driver.Driver. One request to etcd keeps alive all holds of a
-// session. That does not tell whether their keys are still there, so these are
-// compared, many in one request; what has been deleted is lost (P2). A hold that was
-// handed over since has its token put on record, by a request of its own.
+// Renew implements driver.Driver. One request to etcd keeps alive all holds of a session. That does not tell whether
+// their keys are still there, so these are compared, many in one request; what has been deleted is lost (P2). A hold
+// that was handed over since has its token put on record, by a request of its own.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	if err := c.alive(ctx); err != nil {
 		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
@@ -44,7 +40,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	for i := range grants {
 		r := renewing{c.recordLocked(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
 		switch {
-		case r.record == nil || !c.isHoldLocked(r.record, r.grant):
+		case r.record == nil || r.state != held || r.grant.Token != 0 && r.created != c.layout.Created(r.grant.Token):
 			r.out.Err = errGone
 		case now >= r.trusted: // its key may be there for the lock-delay
 			r.out.Err = driver.ErrNotHeld
@@ -71,34 +67,27 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	c.recordHandOvers(ctx, handedOver)
-	var gone []driver.Grant
-	var at []int
+	var gone []int
 	for i := range out {
 		if out[i].Err == errGone {
-			gone, at = append(gone, grants[i]), append(at, i)
+			gone = append(gone, i)
 		}
 	}
-	for n, err := range c.why(ctx, gone) {
-		out[at[n]].Err = err
+	c.why(ctx, grants, gone, func(i int, err error) {
+		out[i].Err = err
 		c.mu.Lock()
-		if r := c.recordLocked(gone[n].Name, gone[n].Owner); r != nil && r.state == held && driver.Gone(err) {
+		defer c.mu.Unlock()
+		if r := c.recordLocked(grants[i].Name, grants[i].Owner); r != nil && r.state == held && driver.Gone(err) {
 			c.forgetLocked(r)
 		}
-		c.mu.Unlock()
-	}
+	})
 	if len(sessions)+len(moving) > 0 {
 		c.listen()
 	}
 	return out
 }
 
-// isHoldLocked reports whether a record is the hold of a grant.
-func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
-	return r.state == held && (g.Token == 0 || r.created == c.layout.Created(g.Token))
-}
-
-// renewSession renews holds of one session, or those that are on leases of their own if it is
-// nil.
+// renewSession renews holds of one session, or those that are on leases of their own if it is nil.
 func (c *client) renewSession(ctx context.Context, s *session, batch []renewing) {
 	ttl := batch[0].grant.TTL
 	for _, r := range batch {
@@ -134,7 +123,7 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 // there reports which of the keys are there, and are the same as when they were
 // put; of the first ones, if an error comes.
 func (c *client) there(ctx context.Context, batch []renewing) (there []bool, err error) {
-	for some := range slices.Chunk(batch, batchSize) {
+	for some := range slices.Chunk(batch, table.MaxRemovals) {
 		txn := &etcdserverpb.TxnRequest{}
 		for _, r := range some {
 			key := []byte(c.key(r.record))
@@ -157,8 +146,7 @@ func (c *client) there(ctx context.Context, batch []renewing) (there []bool, err
 	return there, nil
 }
 
-// renewed notes that a hold's TTL was started again, unless it has been released
-// or has ended in the meantime.
+// renewed notes that a hold's TTL was started again, unless it has been released or has ended in the meantime.
 func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,9 +155,8 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	}
 	valid := r.grant.TTL
 	if r.claim {
-		// The lease that it comes to may have been kept alive before the claim's own time
-		// began. The holder trusts no renewal that counts from earlier: such an
-		// answer looks as if a later one had overtaken it.
+		// The lease that it comes to may have been kept alive before the claim's own time began. The holder trusts no
+		// renewal that counts from earlier: such an answer looks as if a later one had overtaken it.
 		if claimed := r.until.Add(-c.claimLasts(r.record, &r.grant.Request)); since < claimed {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
@@ -187,34 +174,32 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	return true
 }
 
-// why finds out what became of holds that are not there: broken, or not held.
-func (c *client) why(ctx context.Context, gone []driver.Grant) (errs []error) {
-	for some := range slices.Chunk(gone, batchSize) {
+// why finds out what became of the holds of some grants, which are not there, and tells of each: broken, or not held.
+func (c *client) why(ctx context.Context, grants []driver.Grant, gone []int, tell func(i int, err error)) {
+	for some := range slices.Chunk(gone, table.MaxRemovals) {
 		txn := &etcdserverpb.TxnRequest{}
-		for _, g := range some {
-			marker := table.RangeOp([]byte(c.layout.BrokenHold(c.id, c.layout.Created(g.Token))), nil, 0)
+		for _, i := range some {
+			marker := table.RangeOp([]byte(c.layout.BrokenHold(c.id, c.layout.Created(grants[i].Token))), nil, 0)
 			txn.Success = append(txn.Success, marker)
 		}
 		resp, err := c.spareRoute().txn(ctx, txn)
-		for i := range some {
+		for n, i := range some {
 			switch {
 			case err != nil:
-				errs = append(errs, err)
-			case resp.Responses[i].GetResponseRange().Count > 0:
-				errs = append(errs, driver.ErrBroken)
+				tell(i, err)
+			case resp.Responses[n].GetResponseRange().Count > 0:
+				tell(i, driver.ErrBroken)
 			default:
-				errs = append(errs, driver.ErrNotHeld)
+				tell(i, driver.ErrNotHeld)
 			}
 		}
 	}
-	return errs
 }
 
-// A minimum hold also binds a holder that crashes: its name stays closed until then
-// (P5). While more is left of it than of the TTL, the hold's key is on a lease of its
-// own, which is never kept alive and ends with the minimum hold; a renewal only checks
-// that the key is still there. The first renewal after that puts it on the lease of
-// its TTL with all others.
+// A minimum hold also binds a holder that crashes: its name stays closed until then (P5). While more is left of it
+// than of the TTL, the hold's key is on a lease of its own, which is never kept alive and ends with the minimum hold;
+// a renewal only checks that the key is still there. The first renewal after that puts it on the lease of its TTL
+// with all others.
 
 // outlasts reports whether a minimum hold that begins at an instant ends after what a
 // renewal at another one gives, so that the TTL alone would not keep the name closed.
@@ -222,10 +207,9 @@ func outlasts(req *driver.Request, began, now driver.Instant) bool {
 	return req.MinHold > 0 && began.Add(req.MinHold) > now.Add(req.TTL-req.TTL/8+req.LockDelay)
 }
 
-// fixedFor returns a session for one hold whose lease lasts for what is left of its
-// minimum hold: the same each time, because a minimum hold may be long, and etcd may have
-// put the key there although the answer was lost. A lease that is left without its hold ends with
-// the minimum hold.
+// fixedFor returns a session for one hold whose lease lasts for what is left of its minimum hold: the same each time,
+// because a minimum hold may be long, and etcd may have put the key there although the answer was lost. A lease that
+// is left without its hold ends with the minimum hold.
 func (c *client) fixedFor(ctx context.Context, r *record, left time.Duration) (*session, error) {
 	c.mu.Lock()
 	s := r.minimum
@@ -288,10 +272,9 @@ func (c *client) move(ctx context.Context, r renewing) error {
 	}
 }
 
-// recordHandOvers puts the tokens of holds that were handed over on record (P3), several at a
-// time: each is a request of its own, and the answers to the other renewals wait for them. A
-// store that is full takes no value; the hold is renewed all the same, and operators see the
-// token from before.
+// recordHandOvers puts the tokens of holds that were handed over on record (P3), several at a time: each is a request
+// of its own, and the answers to the other renewals wait for them. A store that is full takes no value; the hold is
+// renewed all the same, and operators see the token from before.
 func (c *client) recordHandOvers(ctx context.Context, handedOver []renewing) {
 	for some := range slices.Chunk(handedOver, recordsAtOnce) {
 		var requests sync.WaitGroup
@@ -317,11 +300,10 @@ func (c *client) recordHandOvers(ctx context.Context, handedOver []renewing) {
 // recordsAtOnce is how many tokens are put on record at the same time.
 const recordsAtOnce = 64
 
-// change edits the value of a hold's key, and reports whether the hold is there. The same
-// key is put again, so its place in the order and its tokens stay. It is put only if it is
-// as it was when it was read: a change that arrives late, after the hold was downgraded or
-// its name closed, must undo neither. The first attempt reads nothing: it assumes that the
-// value has not been changed yet.
+// change edits the value of a hold's key, and reports whether the hold is there. The same key is put again, so its
+// place in the order and its tokens stay. It is put only if it is as it was when it was read: a change that arrives
+// late, after the hold was downgraded or its name closed, must undo neither. The first attempt reads nothing: it
+// assumes that the value has not been changed yet.
 func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit func(*table.Value)) (there bool, err error) {
 	key, mod := c.key(r), r.created
 	v := c.layout.NewValue(&g.Request, c.id, c.asked(r))
@@ -346,8 +328,7 @@ func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit fu
 	}
 }
 
-// Downgrade implements driver.Downgrader: the key stays, and so does its place in
-// the order and the token.
+// Downgrade implements driver.Downgrader: the key stays, and so does its place in the order and the token.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	g, err := c.collect(ctx, g)
 	if err != nil {
@@ -362,7 +343,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		there, err = c.change(ctx, r, &g, func(v *table.Value) { v.Mode = driver.Shared.String() })
 	}
 	if err == nil && !there {
-		err = c.why(ctx, []driver.Grant{g})[0]
+		c.why(ctx, []driver.Grant{g}, []int{0}, func(_ int, why error) { err = why })
 	}
 	if err != nil {
 		return driver.Grant{}, err

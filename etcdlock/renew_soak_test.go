@@ -95,13 +95,6 @@ func TestLeaseEnded(t *testing.T) {
 	}
 }
 
-// moves reports whether a transaction puts a key from one lease on another.
-func moves(req *etcdserverpb.TxnRequest) bool {
-	return slices.ContainsFunc(req.Compare, func(c *etcdserverpb.Compare) bool {
-		return c.Target == etcdserverpb.Compare_LEASE
-	})
-}
-
 // TestLateMove: a request that puts a hold's key on the lease of its minimum hold
 // arrives when a later one has put it on another. It must not take the key back (P1).
 func TestLateMove(t *testing.T) {
@@ -113,7 +106,9 @@ func TestLateMove(t *testing.T) {
 			before := take(t, c, request(req.Name))
 			line(t, c, req)
 			release(t, c, before)
-			arrive, restore := delay(t, c, moves)
+			arrive, restore := delay(t, c, func(req *etcdserverpb.TxnRequest) bool { // puts a key from one lease on another
+				return slices.ContainsFunc(req.Compare, func(c *etcdserverpb.Compare) bool { return c.Target == etcdserverpb.Compare_LEASE })
+			})
 			if g, err := c.Wait(t.Context(), req); err == nil {
 				if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err == nil {
 					t.Fatal("nothing was held up")

@@ -20,24 +20,20 @@ import (
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
-// route is a way to etcd. Renewals and releases have one of their own: connections on
-// which nothing else is under way. So neither etcd's limit of requests for each
-// connection, nor large answers, nor other requests of a program that shares its client
-// with its locks hold them up.
+// route is a way to etcd. Renewals and releases have one of their own: connections on which nothing else is under
+// way. So neither etcd's limit of requests for each connection, nor large answers, nor other requests of a program
+// that shares its client with its locks hold them up.
 type route struct {
 	etcd   *clientv3.Client
 	rpc    etcdserverpb.KVClient
 	leases clientv3.Lease
 }
 
-func newRoute(etcd *clientv3.Client) *route { return routeBy(etcd, clientv3.RetryKVClient(etcd)) }
-
-func routeBy(etcd *clientv3.Client, rpc etcdserverpb.KVClient) *route {
-	return &route{etcd, rpc, clientv3.NewLease(etcd)}
+func newRoute(etcd *clientv3.Client) *route {
+	return &route{etcd, clientv3.RetryKVClient(etcd), clientv3.NewLease(etcd)}
 }
 
-// spareRoute returns the route of renewals and releases, or that of all other requests
-// while it has no connection.
+// spareRoute returns the route of renewals and releases, or that of all other requests while it has no connection.
 func (c *client) spareRoute() *route {
 	if w := c.spare; w != nil && w.etcd.ActiveConnection().GetState() == connectivity.Ready {
 		return w

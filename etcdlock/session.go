@@ -13,10 +13,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// session is one lease of etcd, on which the keys of many holds are: those of
-// one client whose TTLs and lock-delays need the same number of seconds. One
-// request keeps them all alive. It is never kept alive by itself, only for a hold
-// that is taken or renewed: what is not used ends.
+// session is one lease of etcd, on which the keys of many holds are: those of one client whose TTLs and lock-delays
+// need the same number of seconds. One request keeps them all alive. It is never kept alive by itself, only for a
+// hold that is taken or renewed: what is not used ends.
 type session struct {
 	c       *client
 	seconds int64
@@ -67,9 +66,8 @@ func (c *client) session(ctx context.Context, secs int64, after driver.Instant) 
 	}
 }
 
-// refresh sees to it that the lease was started or kept alive by a request that was
-// sent at after or later, and returns the sending of the last one (P1: not the
-// arrival of the answer).
+// refresh sees to it that the lease was started or kept alive by a request that was sent at after or later, and
+// returns the sending of the last one (P1: not the arrival of the answer).
 func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Instant, error) {
 	if since, err := s.fresh(after); err != nil || since != 0 {
 		return since, err
@@ -158,8 +156,7 @@ func (s *session) beating(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// end notes that the store has ended a session: its holds are lost, and its
-// places worth nothing.
+// end notes that the store has ended a session: its holds are lost, and its places worth nothing.
 func (c *client) end(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,9 +199,8 @@ func (c *client) tombstoneLease(ctx context.Context) (clientv3.LeaseID, error) {
 	return s.id, err
 }
 
-// keepAlives is one stream on which a client keeps all its leases alive, one after the other. Each
-// stream that is opened costs a server with users a check of the password, and an entry in its log:
-// too much for each sign of life.
+// keepAlives is one stream on which a client keeps all its leases alive, one after the other. Each stream that is
+// opened costs a server with users a check of the password, and an entry in its log: too much for each sign of life.
 type keepAlives struct {
 	busy   chan struct{} // holds a value while a request is under way, and guards the rest
 	route  *route
@@ -212,10 +208,9 @@ type keepAlives struct {
 	cancel context.CancelFunc
 }
 
-// keepAlive asks once, and returns the seconds that the lease lasts from now: 0 if it has ended.
-// The library's own function asks again and again, without a pause. A stream that was open already
-// and breaks, or on which no answer comes for as long as patience, is replaced by another, as a rule
-// to another member.
+// keepAlive asks once, and returns the seconds that the lease lasts from now: 0 if it has ended. The library's own
+// function asks again and again, without a pause. A stream that was open already and breaks, or on which no answer
+// comes for as long as patience, is replaced by another, as a rule to another member.
 func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID, patience time.Duration) (int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -255,9 +250,8 @@ func (k *keepAlives) open(ctx, life context.Context, w *route) (err error) {
 	return err
 }
 
-// ask sends a request and waits for its answer. If ctx ends first the stream is given up: an answer
-// that comes later must not be taken for that of a later request, whose lease would be trusted for
-// longer than it lasts (P1).
+// ask sends a request and waits for its answer. If ctx ends first the stream is given up: an answer that comes later
+// must not be taken for that of a later request, whose lease would be trusted for longer than it lasts (P1).
 func (k *keepAlives) ask(ctx context.Context, id clientv3.LeaseID) (int64, error) {
 	defer context.AfterFunc(ctx, k.cancel)()
 	k.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)}) // if it fails Recv says why

@@ -131,18 +131,11 @@ func await(ctx context.Context, c *client, req driver.Request) (g driver.Grant, 
 	}
 }
 
-// entries returns the keys of a name.
-func entries(t testing.TB, c *client, name string) *etcdserverpb.RangeResponse {
-	t.Helper()
-	r, err := c.main.get(t.Context(), table.Read(c.layout.Dir(name)))
-	must(t, err)
-	return r
-}
-
 // leaseOf returns the lease that the one key of a name is on.
 func leaseOf(t testing.TB, c *client, name string) int64 {
 	t.Helper()
-	r := entries(t, c, name)
+	r, err := c.main.get(t.Context(), table.Read(c.layout.Dir(name)))
+	must(t, err)
 	if len(r.Kvs) != 1 {
 		t.Fatalf("the name has the keys %v", r)
 	}
@@ -180,7 +173,7 @@ func (i *intercepted) Txn(ctx context.Context, req *etcdserverpb.TxnRequest, opt
 // intercept has a client's transactions go through a function, until restore is called.
 func intercept(c *client, txn func(context.Context, *etcdserverpb.TxnRequest, sender) (*etcdserverpb.TxnResponse, error)) (restore func()) {
 	before := c.main
-	c.main = routeBy(before.etcd, &intercepted{before.rpc, txn})
+	c.main = &route{before.etcd, &intercepted{before.rpc, txn}, before.leases}
 	return func() { c.main = before }
 }
 

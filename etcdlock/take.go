@@ -8,7 +8,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
@@ -16,10 +18,9 @@ import (
 // maxReads is how often a Try reads the name again because a key was put in between.
 const maxReads = 3
 
-// Try implements driver.Driver. The key is put if no key of the name is newer
-// than what has been looked at, and what has been looked at leaves room: at first
-// that is nothing, so a name that nobody uses takes one request. A refused Try
-// puts nothing, so it is in nobody's way.
+// Try implements driver.Driver. The key is put if no key of the name is newer than what has been looked at, and what
+// has been looked at leaves room: at first that is nothing, so a name that nobody uses takes one request. A refused
+// Try puts nothing, so it is in nobody's way.
 //
 // In the layout Stock orders/1 to orders/16 may be taken and released all the time. Then
 // something newer is there at every attempt, and the free name orders would never be granted
@@ -92,12 +93,9 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 // putAndCheck puts the key at once, and takes it back unless everything before it leaves room.
 func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	all := []*etcdserverpb.RequestOp{table.Op(table.Read(c.layout.Dir(req.Name)))}
-	p, err := c.put(ctx, r, req, holdSeconds(req), req.TTL/16, all)
-	switch {
-	case err != nil:
-		return p.grant, err
-	case p.own != nil:
-		return c.adopt(ctx, r, req, p.own)
+	p, g, err := c.put(ctx, r, req, holdSeconds(req), req.TTL/16, all)
+	if p == nil {
+		return g, err
 	}
 	if err := p.in.Refusal(&c.layout, req); err != nil {
 		return c.takeBack(ctx, r, req, p, err)
@@ -105,70 +103,67 @@ func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request
 	return c.grant(r, req, p.s, p.created), nil
 }
 
-// putting is a key that was put, with what was read right before; or what came of it instead.
+// putting is a key that was put, with what was read right before.
 type putting struct {
 	s       *session
 	sent    driver.Instant
 	created int64
 	in      table.InUse
-	own     *table.Entry // the owner's key was there already
-	grant   driver.Grant // of an error
 }
 
-// put puts a request's key on a lease of so many seconds, kept alive as lately as old says,
-// whatever is before it; unless the owner has a key, or a tombstone. In the same transaction
-// it reads what the operations say.
+// put puts a request's key on a lease of so many seconds, kept alive as lately as old says, whatever is before it;
+// unless the owner has a key, or a tombstone. In the same transaction it reads what the operations say.
 func (c *client) put(
 	ctx context.Context, r *record, req *driver.Request, secs int64, old time.Duration, read []*etcdserverpb.RequestOp,
-) (p putting, err error) {
+) (*putting, driver.Grant, error) {
 	key, dir := c.key(r), c.layout.Dir(req.Name)
 	absent := func(key string) *etcdserverpb.Compare {
 		return table.CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, 0)
 	}
 	for {
-		p.sent = c.clock.Now()
-		if p.s, err = c.session(ctx, secs, p.sent.Add(-old)); err != nil {
-			return p, err
+		sent := c.clock.Now()
+		s, err := c.session(ctx, secs, sent.Add(-old))
+		if err != nil {
+			return nil, driver.Grant{}, err
 		}
-		stop := p.s.beating(ctx)
+		stop := s.beating(ctx)
 		resp, err := c.main.txn(ctx, &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{absent(c.layout.Tombstone(req.Owner)), absent(key)},
-			Success: append(slices.Clip(read), table.PutOp([]byte(key), c.text(r, req), p.s.id)),
+			Success: append(slices.Clip(read), table.PutOp([]byte(key), c.text(r, req), s.id)),
 			Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(key), nil, 0)},
 		})
 		stop()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			c.end(p.s)
+			c.end(s)
 			continue // refused for certain, so it may be asked again
 		}
 		if err != nil {
-			p.grant, err = c.unanswered(r, req, p.s, p.sent, err)
-			return p, err
+			g, err := c.unanswered(r, req, s, sent, err)
+			return nil, g, err
 		}
-		p.created = resp.Header.Revision
 		if !resp.Succeeded {
 			own := c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
-			if p.own = table.Find(own, req.Owner, key); p.own != nil {
-				return p, nil
+			if e := table.Find(own, req.Owner, key); e != nil {
+				g, err := c.adopt(ctx, r, req, e)
+				return nil, g, err
 			}
 			if len(own) > 0 {
-				return p, errors.New("etcd still has the key of a hold that has ended")
+				return nil, driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
 			}
-			return p, driver.ErrNotHeld // it was withdrawn before it arrived
+			return nil, driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
-		p.in = c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
+		in := c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
 		for _, some := range resp.Responses[1:len(read)] {
-			p.in.Know(c.layout.ParseEntries(dir, some.GetResponseRange().Kvs))
+			in.Know(c.layout.ParseEntries(dir, some.GetResponseRange().Kvs))
 		}
-		return p, nil
+		return &putting{s, sent, resp.Header.Revision, in}, driver.Grant{}, nil
 	}
 }
 
-// takeBack takes a key back that is no use, and returns why. If that gets no answer, it may
-// arrive late. An owner that asked again would get the same key as its hold, which the late
-// request would then end (P1). So the owner is refused from then on: package holdfast
-// withdraws it, and asks under another.
-func (c *client) takeBack(ctx context.Context, r *record, req *driver.Request, p putting, why error) (driver.Grant, error) {
+// takeBack takes a key back that is no use, and returns why. If that gets no answer, it may arrive late. An owner
+// that asked again would get the same key as its hold, which the late request would then end (P1). So the owner is
+// refused from then on: package holdfast withdraws it, and asks under another.
+func (c *client) takeBack(ctx context.Context, r *record, req *driver.Request, p *putting, why error) (driver.Grant, error) {
 	_, err := c.main.txn(ctx, table.Remove([]table.Removal{{Key: c.key(r), Created: p.created}}, 0))
 	if err == nil {
 		return driver.Grant{}, why
@@ -225,8 +220,7 @@ func (c *client) grant(r *record, req *driver.Request, s *session, created int64
 	return c.beginLocked(r, req, req.TTL, req.LockDelay)
 }
 
-// beginLocked begins a hold whose create revision and session its record has. Its key
-// stays for the delay after that.
+// beginLocked begins a hold whose create revision and session its record has. Its key stays for the delay after that.
 func (c *client) beginLocked(r *record, req *driver.Request, lasts, delay time.Duration) driver.Grant {
 	r.place = nil
 	since := r.session.Load().since
@@ -274,4 +268,22 @@ func (c *client) doubtLocked(r *record, req *driver.Request, s *session, sent dr
 		r.session.Store(s)
 		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
 	}
+}
+
+// Compare returns the guard for data in the same etcd: a condition that is true while the lease's hold is in the
+// store. A transaction under it changes nothing after the hold has ended, also if its holder does not know that yet:
+//
+//	etcd.Txn(ctx).If(etcdlock.Compare(lease)).Then(clientv3.OpPut("stock/42", "7")).Commit()
+//
+// It compares the create revision of the hold's key. A hold that is handed over inside the process keeps its key, so
+// one that Compare was asked for is not handed over: see holdfast.Lease.Grant (P1). Of a lease that is over, or of
+// another store, it is a condition that is never true.
+func Compare(lease *holdfast.Lease) clientv3.Cmp {
+	g := lease.Grant()
+	// Asked after Grant: a lease that is not over by now was not over then.
+	if r, ok := g.Handle.(*record); ok && lease.Err() == nil {
+		c := r.session.Load().c
+		return clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", c.layout.Created(g.Token))
+	}
+	return clientv3.Compare(clientv3.Version("\x00"), "<", 0)
 }

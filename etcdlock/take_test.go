@@ -12,29 +12,6 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// TestKeysAreUsedAgain: etcd keeps every key that there was until its history is
-// compacted, and looks at it when it reads a range.
-func TestKeysAreUsedAgain(t *testing.T) {
-	server := shared(t)
-	c := dial(t, server.Addrs(), nil)
-	seen := map[string]bool{}
-	for range 20 {
-		g := take(t, c, request("again"))
-		r := entries(t, c, "again")
-		if len(r.Kvs) != 1 || r.Kvs[0].CreateRevision != c.layout.Created(g.Token) {
-			t.Fatalf("a hold is the keys %v", r)
-		}
-		seen[string(r.Kvs[0].Key)] = true
-		release(t, c, g)
-	}
-	if len(seen) != 1 {
-		t.Errorf("20 holds of one client had %d keys", len(seen))
-	}
-	if r := entries(t, c, "again"); r.Count != 0 {
-		t.Errorf("P9: %d keys are left", r.Count)
-	}
-}
-
 // TestAnswerLost: the answer to a Try is lost, and its owner asks again. It gets the hold that it has (P6).
 func TestAnswerLost(t *testing.T) {
 	server := shared(t)

@@ -28,9 +28,8 @@ func init() {
 	driver.Register("etcds", open)
 }
 
-// How long a connection may take to be made, how soon a silent one is asked for a
-// sign of life (etcd refuses clients that ask more often), and how long it has
-// for that.
+// How long a connection may take to be made, how soon a silent one is asked for a sign of life (etcd refuses clients
+// that ask more often), and how long it has for that.
 const (
 	dialTimeout   = 5 * time.Second
 	silentFor     = 5 * time.Second
@@ -93,9 +92,8 @@ func newClient(ctx context.Context, config clientv3.Config) (*clientv3.Client, e
 	return nil, ctxerr.Of(ctx, cmp.Or(err, ctx.Err()))
 }
 
-// Config returns how a client of the etcd that a store URL names is made, for those
-// who want to look at the store itself: clientv3.New takes it. Its errors show nothing
-// of user and password.
+// Config returns how a client of the etcd that a store URL names is made, for those who want to look at the store
+// itself: clientv3.New takes it. Its errors show nothing of user and password.
 func Config(u *url.URL) (clientv3.Config, error) {
 	config, _, err := parse(u)
 	return config, err
@@ -154,9 +152,8 @@ func endpoints(hosts string, secure bool) ([]string, error) {
 	return list, nil
 }
 
-// handshakes are the TLS of connections, each with the certificates that the files
-// have when it is made: they are replaced before they expire, and the client of etcd
-// makes connections for as long as it lives.
+// handshakes are the TLS of connections, each with the certificates that the files have when it is made: they are
+// replaced before they expire, and the client of etcd makes connections for as long as it lives.
 type handshakes struct {
 	credentials.TransportCredentials // by what the files had first
 	source                           *certs.Source

@@ -13,9 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// Enqueue implements driver.Queuer. A place is a key on the lease of places,
-// which is short, so that a client that has died delays nobody for long (P7); a
-// hold that comes out of it is a claim until it is renewed.
+// Enqueue implements driver.Queuer. A place is a key on the lease of places, which is short, so that a client that
+// has died delays nobody for long (P7); a hold that comes out of it is a claim until it is renewed.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
@@ -42,12 +41,9 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	p, err := c.put(ctx, r, req, c.minSeconds, pulse(c.minSeconds), c.layout.GetInUse(req))
-	switch {
-	case err != nil:
-		return p.grant, err
-	case p.own != nil:
-		return c.adopt(ctx, r, req, p.own)
+	p, g, err := c.put(ctx, r, req, c.minSeconds, pulse(c.minSeconds), c.layout.GetInUse(req))
+	if p == nil {
+		return g, err
 	}
 	if err := c.layout.Mismatch(req, p.in.Entries); err != nil {
 		return c.takeBack(ctx, r, req, p, err)
@@ -84,8 +80,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	return c.placed(ctx, r, req, s, r.created, v, min(sent, since), v.Entries)
 }
 
-// placed notes a place that was confirmed by a request sent then, and returns the
-// grant if nothing is before it.
+// placed notes a place that was confirmed by a request sent then, and returns the grant if nothing is before it.
 func (c *client) placed(
 	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v table.View, sent driver.Instant, others []table.Entry,
 ) (driver.Grant, error) {
@@ -116,12 +111,10 @@ func (c *client) claimLasts(r *record, req *driver.Request) time.Duration {
 	return min(2*c.caps.Poll, time.Duration(r.session.Load().seconds)*time.Second, req.TTL)
 }
 
-// claimed turns a place with nothing before it into a hold. Its time is that of the
-// lease of places: nothing at the store begins when a place comes to be a hold, so
-// it counts from the sending of whatever kept that lease alive last (P1). Behind says
-// that others were in the queue behind the place when the store was last asked what is
-// before it; that may be as long ago as the last hold before this one lasted, and nothing
-// more is asked to know it better.
+// claimed turns a place with nothing before it into a hold. Its time is that of the lease of places: nothing at the
+// store begins when a place comes to be a hold, so it counts from the sending of whatever kept that lease alive last
+// (P1). Behind says that others were in the queue behind the place when the store was last asked what is before it;
+// that may be as long ago as the last hold before this one lasted, and nothing more is asked to know it better.
 func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, behind bool) (driver.Grant, error) {
 	c.mu.Lock()
 	if r.state != queued || r.session.Load().over {
@@ -140,9 +133,8 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, be
 	return g, err
 }
 
-// look returns what is before a place, as it was at that revision or later, or as it is now
-// if that is 0; and ErrHeld if the place is gone. Check says that all that was in the way
-// may still be there, which costs less to ask for.
+// look returns what is before a place, as it was at that revision or later, or as it is now if that is 0; and ErrHeld
+// if the place is gone. Check says that all that was in the way may still be there, which costs less to ask for.
 func (c *client) look(ctx context.Context, r *record, req *driver.Request, last table.View, since int64, check bool) (table.View, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -155,10 +147,9 @@ func (c *client) look(ctx context.Context, r *record, req *driver.Request, last 
 	return c.readView(ctx, r, req, since)
 }
 
-// still returns the view of an exclusive request's place if all that it has in the way is
-// still there. To etcd that is little work however many wait, while a read goes through
-// all keys of the name. Entries before the place only go, so nothing has come in between.
-// The member asked answers by itself.
+// still returns the view of an exclusive request's place if all that it has in the way is still there. To etcd that
+// is little work however many wait, while a read goes through all keys of the name. Entries before the place only go,
+// so nothing has come in between. The member asked answers by itself.
 func (c *client) still(ctx context.Context, r *record, v table.View, since int64) (table.View, bool, error) {
 	txn := &etcdserverpb.TxnRequest{}
 	for _, e := range append([]table.Entry{{Key: c.key(r), Created: r.created}}, v.Entries...) {
@@ -215,10 +206,9 @@ type waitCall struct {
 	news  chan struct{}               // one value: something has happened
 }
 
-// Wait implements driver.Queuer. Every watch begins at the present revision, so
-// that the server tells of an event at once; what happened before that, since the
-// view was made, is found by looking again. Whether a key is in the way is judged
-// by its create revision, never by its existence alone.
+// Wait implements driver.Queuer. Every watch begins at the present revision, so that the server tells of an event at
+// once; what happened before that, since the view was made, is found by looking again. Whether a key is in the way is
+// judged by its create revision, never by its existence alone.
 func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
 	r := c.recordLocked(req.Name, req.Owner)
@@ -332,11 +322,10 @@ func (v *waitCall) stepLocked() next {
 	return waitOn
 }
 
-// chooseLocked follows what is in the way, and nothing else. For an exclusive request that
-// is the few keys right before its own. A holds, and B and C wait, in this order. When A's
-// key is deleted, C reads what is left while B has the name: so C's own grant comes with an
-// event alone, and a release does not wake a thousand waiters. A waiter with no others
-// before those follows its own key too.
+// chooseLocked follows what is in the way, and nothing else. For an exclusive request that is the few keys right
+// before its own. A holds, and B and C wait, in this order. When A's key is deleted, C reads what is left while B has
+// the name: so C's own grant comes with an event alone, and a release does not wake a thousand waiters. A waiter with
+// no others before those follows its own key too.
 func (v *waitCall) chooseLocked() {
 	var want [table.Nearby + 1]span
 	dir := v.c.layout.Dir(v.r.name)

@@ -151,10 +151,9 @@ func (c *client) dispatch(ws *watches, r *etcdserverpb.WatchResponse) error {
 	return nil
 }
 
-// follower records what happens to the keys of a span, for all calls of this client that
-// need it. It stays for a while after the last of them. So the next one has missed nothing
-// and reads nothing, and a lock that is wanted all the time costs no requests but those
-// that take a place and release. Guarded by the client's mutex.
+// follower records what happens to the keys of a span, for all calls of this client that need it. It stays for a
+// while after the last of them. So the next one has missed nothing and reads nothing, and a lock that is wanted all
+// the time costs no requests but those that take a place and release. Guarded by the client's mutex.
 type follower struct {
 	c     *client
 	dir   string // of the name
@@ -252,8 +251,7 @@ func (f *follower) handle(r *etcdserverpb.WatchResponse) {
 	}
 }
 
-// Contended tells, without asking the store, that a goroutine of this client has waited
-// for the name a moment ago.
+// Contended tells, without asking the store, that a goroutine of this client has waited for the name a moment ago.
 func (c *client) Contended(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

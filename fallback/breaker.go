@@ -9,16 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/wrap"
-)
-
-// State is what the breaker thinks of the first store.
-type State string
-
-// The states.
-const (
-	StateClosed State = "closed" // the first store is in use, but for names that are in use in the second
-	StateOpen   State = "open"   // the first store is silent, and is probed every Options.Probe
 )
 
 // ErrSilent: the first store does not answer, and is not asked until it answers a probe.
@@ -46,9 +36,9 @@ func (d *Driver) now() driver.Instant { return d.opts.Clock.Now() }
 func (d *Driver) Status() Change {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := Change{State: StateClosed, Degraded: len(d.holds), Err: d.err}
+	c := Change{Open: d.open, Degraded: len(d.holds), Err: d.err}
 	if d.open {
-		c.State, c.Silent = StateOpen, d.now().Sub(d.since)
+		c.Silent = d.now().Sub(d.since)
 	}
 	return c
 }
@@ -70,12 +60,12 @@ func isAnswer(err error) bool {
 		errors.Is(err, driver.ErrMismatch) || errors.Is(err, driver.ErrUnsupported)
 }
 
-// ask calls f with the first driver, whatever the breaker's state, and returns what f does: an error for each
+// ask calls f with the first driver, whatever the breaker's state, and returns what f does: an outcome for each
 // grant. The store has answered if one of them is an answer.
-func (d *Driver) ask(grants []driver.Grant, f func(wrap.Forward) []error) []error {
+func (d *Driver) ask(grants []driver.Grant, f func(forward) []driver.Renewal) []driver.Renewal {
 	first := d.firstNow()
 	if first == nil {
-		return slices.Repeat([]error{d.silence()}, len(grants))
+		return slices.Repeat([]driver.Renewal{{Err: d.silence()}}, len(grants))
 	}
 	d.mu.Lock()
 	if d.since == 0 {
@@ -84,12 +74,13 @@ func (d *Driver) ask(grants []driver.Grant, f func(wrap.Forward) []error) []erro
 	d.underway++
 	d.last = grants[0].Request
 	d.mu.Unlock()
-	errs := f(wrap.Forward{Driver: first})
+	out := f(forward{Driver: first})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.underway--
-	d.noteLocked(errs[max(0, slices.IndexFunc(errs, isAnswer))])
-	return errs
+	answer := slices.IndexFunc(out, func(r driver.Renewal) bool { return isAnswer(r.Err) })
+	d.noteLocked(out[max(0, answer)].Err)
+	return out
 }
 
 // noteLocked takes in an answer, or that there was none.
@@ -110,10 +101,10 @@ func (d *Driver) noteLocked(err error) {
 
 // watch moves the breaker until the driver is closed.
 func (d *Driver) watch() {
-	told, pause := StateClosed, time.Duration(0)
+	told, pause := false, time.Duration(0)
 	for {
-		if c := d.Status(); c.State != told && d.opts.OnChange != nil {
-			told = c.State
+		if c := d.Status(); c.Open != told && d.opts.OnChange != nil {
+			told = c.Open
 			d.opts.OnChange(c)
 		}
 		select {
@@ -128,7 +119,7 @@ func (d *Driver) watch() {
 // check probes the first store if the breaker is open, or if half of Options.Silence has passed without an
 // answer. It moves the breaker, and returns when to check again.
 func (d *Driver) check() (pause time.Duration) {
-	pause = d.opts.Probe
+	pause = d.opts.Silence / 5
 	defer func() { recover() }() // a panic of a driver does not end the program
 	d.mu.Lock()
 	open, mixed, passed, half := d.open, d.mixed, time.Duration(0), d.opts.Silence/2

@@ -42,11 +42,11 @@ func TestOneStore(t *testing.T) {
 			t.Errorf("the refusal took %v", took)
 		}
 		c.wire.ReleaseReplies()
-		c.becomes(fallback.StateClosed, 10*time.Second)
+		c.becomes(false, 10*time.Second)
 		release(t, c.acquire("x"), held) // nothing is left of the request that was cut off (P6)
 		synctest.Wait()                  // for OnChange
-		if want := []fallback.State{fallback.StateOpen, fallback.StateClosed}; !slices.Equal(c.changes, want) {
-			t.Errorf("the breaker was %v, not %v", c.changes, want)
+		if want := []bool{true, false}; !slices.Equal(c.changes, want) {
+			t.Errorf("the breaker was open: %v, not %v", c.changes, want)
 		}
 		if s := c.d.Status(); s.Silent != 0 || s.Err != nil {
 			t.Errorf("the status is %+v", s)
@@ -134,8 +134,8 @@ func TestErrorsAreNotSilence(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if s := d.Status(); s.State != fallback.StateClosed {
-			t.Errorf("the breaker is %v", s.State)
+		if d.Status().Open {
+			t.Error("the breaker is open")
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestSecondStore(t *testing.T) {
 		}
 		for _, c := range []*client{a, b} {
 			c.wire.Heal()
-			c.becomes(fallback.StateClosed, 10*time.Second)
+			c.becomes(false, 10*time.Second)
 		}
 		missed := w.client(true, fallback.Options{})
 		for who, c := range map[string]*client{"the holder's client": b, "another": a, "a new one": missed} {
@@ -251,7 +251,7 @@ func TestWaiters(t *testing.T) {
 			c.silence()
 			time.Sleep(ttl)
 			c.wire.Heal()
-			c.becomes(fallback.StateClosed, 10*time.Second)
+			c.becomes(false, 10*time.Second)
 			time.Sleep(ttl)
 			w.holders(w.first, "x", 1)
 			if two != (len(got) == 1) {
@@ -277,7 +277,7 @@ func TestLateRequest(t *testing.T) {
 			c.wire.HoldRequests()
 			got := make(chan *holdfast.Lease)
 			go func() { got <- c.acquire("x") }()
-			c.becomes(fallback.StateOpen, 10*time.Second)
+			c.becomes(true, 10*time.Second)
 			time.Sleep(time.Second)
 			c.wire.ReleaseRequests()
 			lease := <-got
@@ -360,7 +360,7 @@ func TestOperators(t *testing.T) {
 		lease := c.acquire("new")
 		shows(map[string]holdfast.Token{"new": 0})
 		c.wire.Heal()
-		c.becomes(fallback.StateClosed, 10*time.Second)
+		c.becomes(false, 10*time.Second)
 		fresh := c.acquire("fresh")
 		shows(map[string]holdfast.Token{"fresh": fresh.Token(), "new": 0})
 		if err := c.Break(w.ctx, "fresh", fresh.Token()); err != nil {
@@ -430,7 +430,6 @@ func TestOptions(t *testing.T) {
 		"no first store":      {nil, b, fallback.Options{}},
 		"the same store":      {a, s.Client(), fallback.Options{}},
 		"silence":             {a, b, fallback.Options{Silence: time.Millisecond}},
-		"probe":               {a, b, fallback.Options{Probe: -time.Second}},
 		"a second that hides": {a, struct{ driver.Driver }{b}, fallback.Options{}},
 	} {
 		if _, err := fallback.New(c.first, c.second, &c.o); err == nil || !strings.HasPrefix(err.Error(), "fallback: ") {

@@ -3,7 +3,6 @@ package fallback
 import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
-	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // meet returns what two stores can both do.
@@ -34,14 +33,13 @@ func meet(a, b driver.Caps, store string) driver.Caps {
 		if x.Note != y.Note {
 			v.Note = "in the first store: " + x.Note + "; in the second: " + y.Note
 		}
-		why := apart[f]
-		switch {
+		switch why := apart[f]; {
+		case why == "" && min(x.Exclusion, y.Exclusion) == driver.Unstated:
+			v.Exclusion = driver.Unstated
 		case why != "" && v.Exclusion == driver.Breaks:
 			v.Note = why + "; " + v.Note
 		case why != "":
 			v.Exclusion, v.Note = driver.Breaks, why
-		case x.Exclusion == driver.Unstated || y.Exclusion == driver.Unstated:
-			v.Exclusion = driver.Unstated
 		}
 		c.Guarantees.Faults[f] = v
 	}
@@ -60,26 +58,20 @@ var apart = map[driver.Fault]string{
 }
 
 // Lacks tells driver.As what the stores cannot do together: see package wrap. While the first cannot be opened,
-// it is taken for one that can do what the second can. Shards keep a silent store from delaying renewals in the
-// other; losses and changes are told by renewals and polls, and no hold is downgraded.
+// it is taken for one that can do what the second can. Losses and changes are told by renewals and polls, no hold
+// is downgraded, and there is no node of a quorum.
 func (d *Driver) Lacks(ability any) bool {
-	first := d.firstNow()
-	if first == nil {
-		first = d.second
+	inner := forward{Driver: d.firstNow()}
+	if inner.Driver == nil {
+		inner.Driver = d.second
 	}
-	inner := wrap.Forward{Driver: first}
 	switch ability.(type) {
-	case *vote.Voter, *vote.Raiser: // it is no node of a quorum
-		return true
-	case *driver.Notifier, *driver.Watcher, *driver.Waker, *driver.ContentionHinter, *driver.Downgrader:
-		return d.second != nil || inner.Lacks(ability)
+	case *driver.Queuer, *driver.Operator:
+		return inner.Lacks(ability)
 	case *driver.Sharder:
 		return d.second == nil && inner.Lacks(ability)
+	case *vote.Voter, *vote.Raiser:
+		return true
 	}
-	return inner.Lacks(ability)
-}
-
-func lacks[T any](d driver.Driver) bool {
-	_, ok := driver.As[T](d)
-	return !ok
+	return d.second != nil || inner.Lacks(ability)
 }

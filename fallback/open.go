@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -19,12 +18,9 @@ import (
 
 // Options configure a Driver. The zero value means the defaults.
 type Options struct {
-	// Silence is for how long the first store may answer nothing before the breaker opens.
-	// 0: 5 s. It must be at least 10 ms.
+	// Silence is for how long the first store may answer nothing before the breaker opens. After that the
+	// store is probed each fifth of this time. 0: 5 s. It must be at least 10 ms.
 	Silence time.Duration
-	// Probe is the pause between two probes of the first store while it is silent.
-	// 0: 1 s. It must be at least 1 ms.
-	Probe time.Duration
 	// After is how long after the last sign of life of the first store a name may be taken from the
 	// second. It should be the longest TTL plus lock-delay, or minimum hold, of any client: by then every
 	// hold of the first store is over. 0: those of the request. Negative: at once, which two holders at the
@@ -39,8 +35,8 @@ type Options struct {
 
 // Change says how the driver fares after a change of the breaker or, from Driver.Status, at present.
 type Change struct {
-	State    State
-	Silent   time.Duration // open: for how long the first store has not answered
+	Open     bool          // the first store is silent, and is probed; else it is in use, but for names in use in the second
+	Silent   time.Duration // if Open: for how long the first store has not answered
 	Degraded int           // how many holds this driver may have in the second store
 	Err      error         // the last error of the first store without an answer; nil: there is none
 }
@@ -49,13 +45,11 @@ type Change struct {
 // silent. Safe for concurrent use.
 type Driver struct {
 	forward // to the first store, if there is no second
-
-	opts   Options
-	caps   driver.Caps
-	second driver.Driver // nil: none
-	reopen func(context.Context) (driver.Driver, error)
-
-	life    context.Context // ends with Close
+	opts    Options
+	caps    driver.Caps
+	second  driver.Driver                                // nil: none
+	reopen  func(context.Context) (driver.Driver, error) // opens the first store
+	life    context.Context                              // ends with Close
 	die     context.CancelFunc
 	monitor sync.WaitGroup
 
@@ -92,16 +86,14 @@ func prepare(second driver.Driver, o *Options) (*Driver, error) {
 		o = &Options{}
 	}
 	d := &Driver{opts: *o, second: second, holds: map[string]driver.Grant{}}
-	d.opts.Silence, d.opts.Probe = cmp.Or(o.Silence, 5*time.Second), cmp.Or(o.Probe, time.Second)
+	d.opts.Silence = cmp.Or(o.Silence, 5*time.Second)
 	if o.Clock == nil {
 		d.opts.Clock = driver.HostClock
 	}
-	switch {
-	case d.opts.Silence < 10*time.Millisecond:
+	if d.opts.Silence < 10*time.Millisecond {
 		return nil, fmt.Errorf("fallback: option Silence is %v: at least 10ms is needed", o.Silence)
-	case d.opts.Probe < time.Millisecond:
-		return nil, fmt.Errorf("fallback: option Probe is %v: at least 1ms is needed", o.Probe)
-	case second != nil && lacks[driver.Operator](second):
+	}
+	if second != nil && (forward{Driver: second}).Lacks((*driver.Operator)(nil)) {
 		return nil, fmt.Errorf("fallback: the second store cannot tell who holds its locks: %w", driver.ErrUnsupported)
 	}
 	d.life, d.die = context.WithCancel(context.Background())
@@ -168,13 +160,11 @@ func Open(ctx context.Context, first, second *url.URL, o *Options) (*Driver, err
 	return d, nil
 }
 
-// unreachable reports whether a store could not be opened because it is silent. Other errors, such
-// as a wrong password or an unknown parameter, must be mended.
+// unreachable reports whether a store could not be opened because it is silent. Other errors, such as a wrong
+// password or an unknown parameter, must be mended.
 func unreachable(err error) bool {
-	var network net.Error
-	var errno syscall.Errno
-	return errors.As(err, &network) || errors.As(err, &errno) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	var network net.Error // an errno and the end of a deadline too
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // reach returns the first driver, and opens it if it has not been opened yet. Only the monitor calls it.
@@ -187,7 +177,7 @@ func (d *Driver) reach(ctx context.Context) (driver.Driver, error) {
 		return nil, err
 	}
 	missing := first.Caps().Missing(d.caps)
-	if !d.Lacks((*driver.Queuer)(nil)) && lacks[driver.Queuer](first) {
+	if !d.Lacks((*driver.Queuer)(nil)) && (forward{Driver: first}).Lacks((*driver.Queuer)(nil)) {
 		missing = append(missing, "a queue")
 	}
 	if len(missing) > 0 {

@@ -58,7 +58,7 @@ func await(t testing.TB, what string, so func() bool) {
 // TestOpen: the first store may be down when the program starts. It is opened when it answers, and
 // is called the same as if it had been there from the beginning.
 func TestOpen(t *testing.T) {
-	o := &fallback.Options{Probe: 5 * time.Millisecond, After: -1}
+	o := &fallback.Options{Silence: time.Second, After: -1}
 	first, second := mustURL(t, "down://user:secret@host/db"), mustURL(t, "mem://second")
 	there, err := fallback.Open(t.Context(), first, second, o)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestOpen(t *testing.T) {
 		t.Fatalf("%v, %v", lease, err)
 	}
 	closed.Store(false)
-	await(t, "the first store", func() bool { return d.Status().State == fallback.StateClosed })
+	await(t, "the first store", func() bool { return !d.Status().Open })
 	release(t, lease)
 	next, err := c.Mutex("x", nil).Acquire(t.Context())
 	if err != nil || next.Degraded() {

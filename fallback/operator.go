@@ -6,19 +6,18 @@ import (
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // shown returns the stores to show holds of: the second while somebody may use it, then the first unless it
 // is silent.
-func (d *Driver) shown() (stores []wrap.Forward) {
+func (d *Driver) shown() (stores []forward) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mixed {
-		stores = append(stores, wrap.Forward{Driver: d.second})
+		stores = append(stores, forward{Driver: d.second})
 	}
 	if !d.open {
-		stores = append(stores, wrap.Forward{Driver: d.first})
+		stores = append(stores, forward{Driver: d.first})
 	}
 	return stores
 }
@@ -36,7 +35,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (info driver.Info, er
 }
 
 // hide hides the tokens of the second store: Break would look for them in the first (P4).
-func (d *Driver) hide(store wrap.Forward, info driver.Info) driver.Info {
+func (d *Driver) hide(store forward, info driver.Info) driver.Info {
 	if store.Driver == d.second {
 		info.Holders = slices.Clone(info.Holders)
 		for i := range info.Holders {
@@ -65,8 +64,8 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 
 // Break implements driver.Operator. It breaks holds of the first store, whose tokens are shown.
 func (d *Driver) Break(ctx context.Context, name string, token driver.Token) error {
-	if d.Status().State == StateOpen {
+	if d.Status().Open {
 		return d.silence()
 	}
-	return wrap.Forward{Driver: d.firstNow()}.Break(ctx, name, token)
+	return forward{Driver: d.firstNow()}.Break(ctx, name, token)
 }

@@ -4,81 +4,69 @@ import (
 	"context"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
-// split calls f for each grant that the second store has, as that store knows it. It returns the other grants,
-// and where they were.
-func (d *Driver) split(grants []driver.Grant, f func(i int, g driver.Grant)) (first []driver.Grant, at []int) {
+// send sends each grant to the store that has it, whatever the breaker's state, and returns the outcomes. The
+// second store gets its grants as it gave them, one by one.
+func (d *Driver) send(grants []driver.Grant, do func(forward, []driver.Grant) []driver.Renewal) []driver.Renewal {
+	out := make([]driver.Renewal, len(grants))
+	var first []driver.Grant
+	var at []int // of those
 	for i, g := range grants {
-		d.mu.Lock()
-		known, ok := d.holds[g.Owner]
-		d.mu.Unlock()
+		known, ok := d.inSecond(g.Owner)
 		if !ok {
 			first, at = append(first, g), append(at, i)
 			continue
 		}
 		g.Token, g.Block, g.Handle, g.Degraded = known.Token, known.Block, known.Handle, false
-		f(i, g)
+		out[i] = do(forward{Driver: d.second}, []driver.Grant{g})[0]
 	}
-	return first, at
+	if len(first) > 0 {
+		for i, r := range d.ask(first, func(store forward) []driver.Renewal { return do(store, first) }) {
+			out[at[i]] = r
+		}
+	}
+	return out
 }
 
-// Renew implements driver.Driver. Each grant is renewed in the store that has it, whatever the breaker's
-// state, and so is each released.
+// Renew implements driver.Driver.
 func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	out := make([]driver.Renewal, len(grants))
-	first, at := d.split(grants, func(i int, g driver.Grant) {
-		out[i] = d.second.Renew(ctx, []driver.Grant{g})[0]
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if _, ok := d.holds[g.Owner]; ok && out[i].Err == nil {
-			g.Since, g.Valid = out[i].Since, out[i].Valid
+	out := d.send(grants, func(store forward, part []driver.Grant) []driver.Renewal { return store.Renew(ctx, part) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, r := range out {
+		if g, ok := d.holds[grants[i].Owner]; ok && r.Err == nil {
+			g.Since, g.Valid = r.Since, r.Valid
 			d.holds[g.Owner] = g
-		}
-	})
-	if len(first) == 0 {
-		return out
-	}
-	var renewals []driver.Renewal
-	errs := d.ask(first, func(store wrap.Forward) (errs []error) {
-		renewals = store.Renew(ctx, first)
-		for _, r := range renewals {
-			errs = append(errs, r.Err)
-		}
-		return errs
-	})
-	for i, err := range errs {
-		if out[at[i]].Err = err; err == nil {
-			out[at[i]] = renewals[i]
 		}
 	}
 	return out
 }
 
 // Release implements driver.Driver.
-func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
-	out := make([]error, len(grants))
-	first, at := d.split(grants, func(i int, g driver.Grant) {
-		if out[i] = d.second.Release(ctx, []driver.Grant{g})[0]; out[i] == nil || driver.Gone(out[i]) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			delete(d.holds, g.Owner)
+func (d *Driver) Release(ctx context.Context, grants []driver.Grant) (errs []error) {
+	out := d.send(grants, func(store forward, part []driver.Grant) (out []driver.Renewal) {
+		for _, err := range store.Release(ctx, part) {
+			out = append(out, driver.Renewal{Err: err})
 		}
+		return out
 	})
-	if len(first) > 0 {
-		for i, err := range d.ask(first, func(store wrap.Forward) []error { return store.Release(ctx, first) }) {
-			out[at[i]] = err
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, r := range out {
+		if r.Err == nil || driver.Gone(r.Err) {
+			delete(d.holds, grants[i].Owner)
 		}
+		errs = append(errs, r.Err)
 	}
-	return out
+	return errs
 }
 
 // Shard implements driver.Sharder. The two stores are shards, with the shards that they have
 // themselves, so that a silent store delays no renewals in the other.
 func (d *Driver) Shard(r driver.Request) string {
-	if d.inSecond(r.Owner) {
-		return "second/" + wrap.Forward{Driver: d.second}.Shard(r)
+	if _, ok := d.inSecond(r.Owner); ok {
+		return "second/" + forward{Driver: d.second}.Shard(r)
 	}
-	return "first/" + wrap.Forward{Driver: d.firstNow()}.Shard(r)
+	return "first/" + forward{Driver: d.firstNow()}.Shard(r)
 }

@@ -7,23 +7,23 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/wrap"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // Try implements driver.Driver.
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	return d.take(ctx, r, wrap.Forward.Try)
+	return d.take(ctx, r, forward.Try)
 }
 
 // Enqueue implements driver.Queuer. The queue is that of the first store: waiters for a name in the second
 // try again.
 func (d *Driver) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	return d.take(ctx, r, wrap.Forward.Enqueue)
+	return d.take(ctx, r, forward.Enqueue)
 }
 
 // take asks the store that is in use for the name: the first by ask, the second by Try.
 func (d *Driver) take(
-	ctx context.Context, r driver.Request, ask func(wrap.Forward, context.Context, driver.Request) (driver.Grant, error),
+	ctx context.Context, r driver.Request, ask func(forward, context.Context, driver.Request) (driver.Grant, error),
 ) (grant driver.Grant, err error) {
 	toSecond, err := d.route(ctx, r)
 	switch {
@@ -38,10 +38,10 @@ func (d *Driver) take(
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(epoch, cancel)()
-	err = d.ask([]driver.Grant{{Request: r}}, func(at wrap.Forward) []error {
+	err = d.ask([]driver.Grant{{Request: r}}, func(at forward) []driver.Renewal {
 		grant, err = ask(at, asking, r)
-		return []error{err}
-	})[0]
+		return []driver.Renewal{{Err: err}}
+	})[0].Err
 	if isAnswer(err) || ctx.Err() != nil || epoch.Err() == nil {
 		return grant, err
 	}
@@ -86,12 +86,10 @@ const lookWithin = 2 * time.Second
 func (d *Driver) heldInSecond(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	info, err := wrap.Forward{Driver: d.second}.Inspect(ctx, name)
+	info, err := forward{Driver: d.second}.Inspect(ctx, name)
 	held := &driver.HeldError{Name: name, ExpiresIn: info.ClosedFor}
-	for i, h := range info.Holders {
-		if i == 0 || h.Expires < held.ExpiresIn {
-			held.Note, held.ExpiresIn = h.Note, h.Expires
-		}
+	if len(info.Holders) > 0 {
+		held.Note, held.ExpiresIn = info.Holders[0].Note, info.Holders[0].Expires
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,15 +117,15 @@ func (d *Driver) secondIsEmpty() bool {
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(d.life, lookWithin)
 	defer cancel()
-	for info, err := range (wrap.Forward{Driver: d.second}).List(ctx, "") {
+	for info, err := range (forward{Driver: d.second}).List(ctx, "") {
 		empty = empty && err == nil && info.Idle()
 	}
 	return empty
 }
 
-// takeSecond asks the second store.
+// takeSecond asks the second store. Package holdfast sees the grant without its token.
 func (d *Driver) takeSecond(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	if d.inSecond(r.Owner) {
+	if _, ok := d.inSecond(r.Owner); ok {
 		return driver.Grant{}, driver.ErrNotHeld // there was no answer before: package holdfast withdraws the owner
 	}
 	sent := d.now()
@@ -141,24 +139,19 @@ func (d *Driver) takeSecond(ctx context.Context, r driver.Request) (driver.Grant
 	case err != nil:
 		return driver.Grant{}, err
 	}
-	return d.hold(g), err
-}
-
-// hold notes a grant of the second store, and returns it as package holdfast sees it: without the token.
-func (d *Driver) hold(g driver.Grant) driver.Grant {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.holds[g.Owner] = g
 	g.Token, g.Block, g.Handle, g.Degraded = 0, 0, nil, true
-	return g
+	return g, err
 }
 
-// inSecond reports whether the second store may have a hold of an owner.
-func (d *Driver) inSecond(owner string) bool {
+// inSecond returns the hold that the second store has, or may have, of an owner.
+func (d *Driver) inSecond(owner string) (g driver.Grant, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, ok := d.holds[owner]
-	return ok
+	g, ok = d.holds[owner]
+	return g, ok
 }
 
 // recheck is how often a waiter asks again while the second store may be in use.
@@ -174,13 +167,11 @@ func (d *Driver) Wait(ctx context.Context, r driver.Request) (driver.Grant, erro
 		return driver.Grant{}, d.silence()
 	}
 	if !mixed {
-		g, err := wrap.Forward{Driver: first}.Wait(ctx, r)
+		g, err := forward{Driver: first}.Wait(ctx, r)
 		g.Valid = min(g.Valid, 2*d.caps.PollInterval()) // a claim: the store may have longer polls
 		return g, err
 	}
-	select {
-	case <-time.After(min(d.caps.PollInterval(), recheck)):
-	case <-ctx.Done():
+	if !pause.Sleep(ctx, min(d.caps.PollInterval(), recheck)) {
 		return driver.Grant{}, ctx.Err()
 	}
 	return driver.Grant{}, driver.ErrHeld

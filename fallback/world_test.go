@@ -74,7 +74,7 @@ type client struct {
 	d    *fallback.Driver
 
 	mu      sync.Mutex
-	changes []fallback.State
+	changes []bool           // of the breaker: whether it is open
 	events  []holdfast.Event // of holds
 }
 
@@ -94,7 +94,7 @@ func (w *world) clientOver(second driver.Driver, o fallback.Options) *client {
 	o.OnChange = func(ch fallback.Change) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.changes = append(c.changes, ch.State)
+		c.changes = append(c.changes, ch.Open)
 	}
 	c.d = w.over(c.wire, second, o)
 	note := func(e holdfast.Event) {
@@ -141,15 +141,15 @@ func (c *client) silence() {
 	if lease, err := c.lock("unanswered").Acquire(ctx); err == nil {
 		c.w.Fatalf("a lock was taken through a cut connection: %v", lease)
 	}
-	c.becomes(fallback.StateOpen, 2*time.Minute)
+	c.becomes(true, 2*time.Minute)
 }
 
-// becomes waits until the breaker has a state.
-func (c *client) becomes(want fallback.State, within time.Duration) {
+// becomes waits until the breaker is open, or closed.
+func (c *client) becomes(open bool, within time.Duration) {
 	c.w.Helper()
-	for end := time.Now().Add(within); c.d.Status().State != want; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(within); c.d.Status().Open != open; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			c.w.Fatalf("after %v the breaker is %v, not %v", within, c.d.Status().State, want)
+			c.w.Fatalf("after %v it is not so that the breaker is open: %t", within, open)
 		}
 	}
 }

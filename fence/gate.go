@@ -1,7 +1,9 @@
 package fence
 
 import (
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -91,4 +93,155 @@ func (g *Gate) raises(token driver.Token, mode driver.Mode) bool {
 	defer g.mu.Unlock()
 	after, err := g.marks.admit(token, mode)
 	return err == nil && after != g.marks
+}
+
+// Gates is a set of gates by the names of their resources, made as they are
+// needed. The zero value is ready. It is safe for concurrent use and must not
+// be copied after its first use.
+//
+// A gate takes about 200 bytes and its name, and is kept for ever unless Retain
+// says otherwise. A mark may be forgotten only when no work under an older
+// token can arrive any more: afterwards the first token is admitted, even that
+// of a holder which was paused all the time.
+type Gates struct {
+	// Retain is the least time for which an unused gate is kept; it may be
+	// kept for up to twice that. It must be longer than any pause, retry,
+	// queue and running piece of work of a client can be: days rather than
+	// minutes. A gate is in use while the work of Do runs. The time that the host
+	// is suspended does not count. 0, or less, keeps every gate for ever. It must
+	// not be changed after the first use.
+	Retain time.Duration
+
+	mu      sync.Mutex
+	recent  map[string]*Gate // used since rotated
+	older   map[string]*Gate // used in the Retain before that, not since
+	rotated time.Time
+	busy    map[string]*busyGate // those whose Do is under way
+}
+
+// busyGate is a gate with the number of calls of Do that use it.
+type busyGate struct {
+	gate  *Gate
+	calls int
+}
+
+// Admit is [Gate.Admit] of the resource's gate. Its *StaleError names the
+// resource.
+func (g *Gates) Admit(resource string, token driver.Token, mode driver.Mode) error {
+	if err := checkUse(resource, token, mode); err != nil {
+		return err
+	}
+	return named(resource, g.gate(resource).Admit(token, mode))
+}
+
+// Do is [Gate.Do] of the resource's gate. Its *StaleError names the resource.
+func (g *Gates) Do(resource string, token driver.Token, mode driver.Mode, work func() error) error {
+	if err := checkUse(resource, token, mode); err != nil {
+		return err
+	}
+	gate, ran := g.begin(resource), false
+	defer g.end(resource)
+	err := gate.Do(token, mode, func() error {
+		ran = true
+		return work()
+	})
+	if ran {
+		return err // of work, even if it is another guard's refusal
+	}
+	return named(resource, err)
+}
+
+// gate returns the resource's gate and marks it as used now.
+func (g *Gates) gate(resource string) *Gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.gateLocked(resource)
+}
+
+func (g *Gates) gateLocked(resource string) *Gate {
+	g.rotateLocked()
+	gate := g.foundLocked(resource)
+	if gate == nil {
+		gate = new(Gate)
+	}
+	g.recent[resource] = gate
+	return gate
+}
+
+// foundLocked returns the resource's gate, or nil.
+func (g *Gates) foundLocked(resource string) *Gate {
+	if b := g.busy[resource]; b != nil {
+		return b.gate
+	}
+	if gate := g.recent[resource]; gate != nil {
+		return gate
+	}
+	return g.older[resource]
+}
+
+// begin returns the resource's gate, which is kept until end: a second gate would let a second piece of work
+// run beside this one.
+func (g *Gates) begin(resource string) *Gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gate := g.gateLocked(resource)
+	if g.busy == nil {
+		g.busy = map[string]*busyGate{}
+	}
+	b := g.busy[resource]
+	if b == nil {
+		b = &busyGate{gate: gate}
+		g.busy[resource] = b
+	}
+	b.calls++
+	return gate
+}
+
+// end marks the gate as used once more.
+func (g *Gates) end(resource string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gateLocked(resource)
+	if b := g.busy[resource]; b.calls > 1 {
+		b.calls--
+	} else {
+		delete(g.busy, resource)
+	}
+}
+
+// raises is [Gate.raises] of the resource's gate. It makes no gate, so that a
+// token that turns out to be forged leaves nothing behind.
+func (g *Gates) raises(resource string, token driver.Token, mode driver.Mode) bool {
+	g.mu.Lock()
+	gate := g.foundLocked(resource)
+	g.mu.Unlock()
+	return gate == nil || gate.raises(token, mode)
+}
+
+// rotateLocked forgets gates that nobody has used for Retain. It forgets a whole
+// generation at a time, so that its cost does not grow with their number.
+func (g *Gates) rotateLocked() {
+	if g.recent == nil {
+		g.recent, g.rotated = make(map[string]*Gate), time.Now()
+	}
+	if g.Retain <= 0 {
+		return
+	}
+	switch idle := time.Since(g.rotated); {
+	case idle < g.Retain:
+		return
+	case idle < 2*g.Retain:
+		g.older = g.recent
+	default:
+		g.older = nil
+	}
+	g.recent, g.rotated = make(map[string]*Gate), time.Now()
+}
+
+// named puts the resource's name into a *StaleError.
+func named(resource string, err error) error {
+	if stale, ok := errors.AsType[*StaleError](err); ok {
+		stale.Resource = resource
+	}
+	return err
 }

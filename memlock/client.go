@@ -3,6 +3,9 @@ package memlock
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -83,7 +86,14 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	wake := c.wake(req)
+	_, _, r := c.begin(req.Name)
+	var wake <-chan struct{}
+	if r != nil {
+		if p := r.Queued(req.Owner); p != nil {
+			wake = p.Wake
+		}
+	}
+	c.end(req.Name)
 	if wake == nil {
 		return driver.Grant{}, driver.ErrHeld // no place: granted or dropped; Enqueue tells which
 	}
@@ -94,7 +104,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	case <-c.closed:
 		return driver.Grant{}, driver.ErrClosed
 	}
-	_, _, r := c.begin(req.Name)
+	_, _, r = c.begin(req.Name)
 	defer c.end(req.Name)
 	if r != nil {
 		if h := r.Held(req.Owner); h != nil {
@@ -102,17 +112,6 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		}
 	}
 	return driver.Grant{}, driver.ErrHeld
-}
-
-func (c *client) wake(req driver.Request) <-chan struct{} {
-	_, _, r := c.begin(req.Name)
-	defer c.end(req.Name)
-	if r != nil {
-		if p := r.Queued(req.Owner); p != nil {
-			return p.Wake
-		}
-	}
-	return nil
 }
 
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
@@ -137,25 +136,23 @@ func (c *client) renew(
 ) []driver.Renewal {
 	out := make([]driver.Renewal, len(grants))
 	for i := range grants {
-		out[i] = c.renewOne(ctx, &grants[i], way)
+		g := &grants[i]
+		if out[i].Err = c.alive(ctx); out[i].Err != nil {
+			continue
+		}
+		sent, now, r := c.begin(g.Name)
+		var h *record.Hold
+		if r != nil {
+			h = way(r, g, sent, now)
+		}
+		if h != nil {
+			out[i] = driver.Renewal{Since: h.Since, Valid: h.Valid}
+		} else {
+			out[i].Err = c.lost(g.Owner, now)
+		}
+		c.end(g.Name)
 	}
 	return out
-}
-
-func (c *client) renewOne(
-	ctx context.Context, g *driver.Grant, way func(r *entry, g *driver.Grant, sent, now driver.Instant) *record.Hold,
-) driver.Renewal {
-	if err := c.alive(ctx); err != nil {
-		return driver.Renewal{Err: err}
-	}
-	sent, now, r := c.begin(g.Name)
-	defer c.end(g.Name)
-	if r != nil {
-		if h := way(r, g, sent, now); h != nil {
-			return driver.Renewal{Since: h.Since, Valid: h.Valid}
-		}
-	}
-	return driver.Renewal{Err: c.lost(g.Owner, now)}
 }
 
 // lost says why an owner has no hold.
@@ -255,7 +252,13 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		for _, name := range c.store.names(prefix) {
+		c.store.mu.Lock()
+		names := slices.Sorted(maps.Keys(c.store.records))
+		c.store.mu.Unlock()
+		for _, name := range names {
+			if !strings.HasPrefix(name, prefix) {
+				continue
+			}
 			info, err := c.Inspect(ctx, name)
 			if err == nil && info.Idle() {
 				continue

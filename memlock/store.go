@@ -15,9 +15,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,13 +161,4 @@ func open(_ context.Context, u *url.URL) (driver.Driver, error) {
 		named.m[name] = s
 	}
 	return s.Client(), nil
-}
-
-// names returns the names in use that begin with prefix, sorted.
-func (s *Store) names(prefix string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.records)), func(name string) bool {
-		return !strings.HasPrefix(name, prefix)
-	})
 }

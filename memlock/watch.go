@@ -7,35 +7,27 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 	if err := c.alive(ctx); err != nil {
 		return nil, err
 	}
-	hints := make(chan struct{}, 1)
-	c.store.watch(name, hints)
-	go func() {
-		select {
-		case <-ctx.Done():
-		case <-c.closed:
-		}
-		c.store.unwatch(name, hints)
-	}()
-	return hints, nil
-}
-
-func (s *Store) watch(name string, hints chan struct{}) {
+	s, hints := c.store, make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watches[name] == nil {
 		s.watches[name] = map[chan struct{}]struct{}{}
 	}
 	s.watches[name][hints] = struct{}{}
-}
-
-func (s *Store) unwatch(name string, hints chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watches[name], hints)
-	if len(s.watches[name]) == 0 {
-		delete(s.watches, name)
-	}
-	close(hints)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-c.closed:
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watches[name], hints)
+		if len(s.watches[name]) == 0 {
+			delete(s.watches, name)
+		}
+		close(hints)
+	}()
+	return hints, nil
 }
 
 // hint tells the watchers of a name that it may have changed.

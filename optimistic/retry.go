@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/internal/sqlerr"
 )
 
@@ -79,7 +80,7 @@ func RetryFunc(ctx context.Context, o *Options, try func() error) error { return
 
 // again runs try until it returns no conflict, with pauses that grow.
 func again(ctx context.Context, o *Options, try func() error) error {
-	tries, pause, longest, err := o.settings()
+	tries, bound, longest, err := o.settings()
 	if err != nil {
 		return err
 	}
@@ -91,14 +92,10 @@ func again(ctx context.Context, o *Options, try func() error) error {
 		if n >= tries {
 			return fmt.Errorf("optimistic: given up after %d tries: %w", n, err)
 		}
-		timer := time.NewTimer(rand.N(pause + 1))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.Sleep(ctx, rand.N(bound+1)) {
 			return fmt.Errorf("optimistic: %w, after: %w", context.Cause(ctx), err)
 		}
-		pause = min(2*pause, longest)
+		bound = min(2*bound, longest)
 	}
 }
 

@@ -29,12 +29,14 @@ type Options struct {
 	// If it is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
 	Durable     bool
 	NodeTimeout time.Duration // how long a node has to answer. 0: a tenth of the TTL, from 50 ms to a second
-	Poll        time.Duration // Caps.Poll: the longest pause of a waiter before it asks again. 0: 100 ms
 	Clock       driver.Clock  // that of the nodes' drivers. nil: driver.HostClock
 }
 
 // minTTL is the shortest TTL: most of it must be left when a majority has answered.
 const minTTL = 100 * time.Millisecond
+
+// poll is Caps.Poll: the longest pause of a waiter before it asks again.
+const poll = 100 * time.Millisecond
 
 // Node is one store of a quorum.
 type Node struct {
@@ -211,14 +213,12 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 		return nil, fmt.Errorf("longest TTL %v: at least %v is right, and none for durable nodes", o.MaxTTL, minTTL)
 	case o.NodeTimeout < 0 || o.NodeTimeout != 0 && o.NodeTimeout < time.Millisecond:
 		return nil, fmt.Errorf("node time-out %v: at least 1 ms is right", o.NodeTimeout)
-	case o.Poll != 0 && o.Poll < time.Millisecond:
-		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	q := &quorum{
 		rules: vote.Rules{Nodes: len(nodes)}, clock: o.Clock, timeout: o.NodeTimeout,
 		nodes: make([]*node, len(nodes)), stores: map[string]*node{},
 		caps: driver.Caps{
-			Store: store, Shared: true, Fencing: o.Durable, MinTTL: minTTL, Poll: cmp.Or(o.Poll, 100*time.Millisecond),
+			Store: store, Shared: true, Fencing: o.Durable, MinTTL: minTTL, Poll: poll,
 		},
 	}
 	if !o.Durable {

@@ -240,7 +240,6 @@ func TestBadInput(t *testing.T) {
 		"a node twice":       {drivers: []driver.Driver{a, a}},
 		"too many":           {drivers: make([]driver.Driver, 16)},
 		"a negative timeout": {[]driver.Driver{a}, quorum.Options{NodeTimeout: -1}},
-		"a short poll":       {[]driver.Driver{a}, quorum.Options{Poll: 1}},
 	} {
 		if _, err := quorum.New(o.drivers, &o.options); err == nil {
 			t.Errorf("%s is taken", what)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -12,14 +13,11 @@ import (
 // Release implements driver.Driver. A hold is released when a majority of the nodes is free of it. The
 // others are told in the background.
 func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
-	errs := make([]error, len(grants))
 	if err := q.enter(ctx); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	defer q.calls.Done()
+	errs := make([]error, len(grants))
 	holds, valid, ttl := make([]*hold, len(grants)), make([]bool, len(grants)), time.Duration(0)
 	for i, g := range grants {
 		h := q.holdOf(g)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -21,14 +22,11 @@ type renewing struct {
 
 // Renew implements driver.Driver. It returns when a majority has renewed or refused each hold.
 func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	results := make([]driver.Renewal, len(grants))
 	if err := q.enter(ctx); err != nil {
-		for i := range results {
-			results[i].Err = err
-		}
-		return results
+		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
 	defer q.calls.Done()
+	results := make([]driver.Renewal, len(grants))
 	all, ttl, now := make([]*renewing, len(grants)), time.Duration(0), q.clock.Now()
 	for i, g := range grants {
 		r := &renewing{hold: q.holdOf(g), of: g, errs: make([]error, len(q.nodes)), done: make(chan driver.Renewal, 1)}

@@ -155,11 +155,10 @@ func (f *follower) Close() error {
 // of TLS, and of a server that is not Redis, are of the network. A server that does not speak TLS takes the first
 // message for the beginning of a command, and does not reply.
 func explained(u *url.URL, err error) error {
-	if refused := (*ServerError)(nil); errors.As(err, &refused) {
+	if isRefusal(err) {
 		return Explain(err)
 	}
-	network := net.Error(nil)
-	if errors.As(err, &network) {
+	if network, ok := errors.AsType[net.Error](err); ok {
 		if network.Timeout() && strings.HasPrefix(u.Scheme, "rediss") {
 			return fmt.Errorf("no TLS connection: if the server does not speak TLS there, the scheme is redis%s: %w",
 				strings.TrimPrefix(u.Scheme, "rediss"), err)
@@ -189,6 +188,9 @@ func deploymentOf(conn Conn) deployment {
 	return oneServer
 }
 
+// Shard implements driver.Sharder, for layouts in which a lock is at its bare name.
+func (c *link) Shard(req driver.Request) string { return c.part(req.Name) }
+
 // Shard implements driver.Sharder.
 func (c *client) Shard(req driver.Request) string {
 	if !c.cluster {
@@ -198,7 +200,7 @@ func (c *client) Shard(req driver.Request) string {
 }
 
 // part returns the server that has a key, or "" if there is but one, or none is known.
-func (c *client) part(key string) string {
+func (c *link) part(key string) string {
 	if p, ok := c.conn.(Clustered); ok {
 		return p.Part(key)
 	}
@@ -206,7 +208,7 @@ func (c *client) part(key string) string {
 }
 
 // parts returns the servers that have keys: one that is "" if there is but one.
-func (c *client) parts() []string {
+func (c *link) parts() []string {
 	if p, ok := c.conn.(Clustered); ok {
 		return p.Parts()
 	}

@@ -46,7 +46,6 @@
 package redislock
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,13 +158,9 @@ func (o *Options) check() error {
 	case o.Replicas < 0 || o.Replicas > MaxReplicas:
 		return fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
 	}
-	return checkPrefix(cmp.Or(o.Prefix, DefaultPrefix))
-}
-
-func checkPrefix(prefix string) error {
-	bad := strings.IndexFunc(prefix, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' })
-	if bad >= 0 || len(prefix) > maxPrefix {
-		return fmt.Errorf("prefix %.40q: 1 to %d bytes of printable ASCII without space, { and } are allowed", prefix, maxPrefix)
+	bad := strings.IndexFunc(o.Prefix, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' })
+	if bad >= 0 || len(o.Prefix) > maxPrefix {
+		return fmt.Errorf("prefix %.40q: 1 to %d bytes of printable ASCII without space, { and } are allowed", o.Prefix, maxPrefix)
 	}
 	return nil
 }

@@ -20,17 +20,16 @@ const tokenBlock = 4096
 // maxTTL keeps the sum of the server's clock, a TTL and a lock-delay exact in Lua.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// client is the driver over one Conn.
-type client struct {
+// link is one Conn, and what the drivers of all layouts do with it.
+type link struct {
 	conn        Conn
 	shared      route // for everything but renewals and releases
 	reserved    route // for renewals and releases
 	clock       driver.Clock
 	caps        driver.Caps
 	layout      layout
-	cluster     bool   // the servers are a cluster
-	votes       bool   // it is one server, so it can be a node of a quorum
-	id          string // names the channel of hand-overs and losses
+	cluster     bool // the servers are a cluster
+	votes       bool // it is one server, so it can be a node of a quorum
 	unsubscribe func()
 	contention  contention
 	longest     atomic.Int64 // the longest TTL that Life has returned, in nanoseconds
@@ -38,10 +37,18 @@ type client struct {
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
 	sharedAck, reservedAck *acknowledgers
 
+	mu     sync.Mutex
+	closed chan struct{}
+}
+
+// client is the driver of Holdfast's own layout.
+type client struct {
+	*link
+	id string // names the channel of hand-overs and losses
+
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
 	losses  chan driver.Loss
-	closed  chan struct{}
 }
 
 // elsewhere begins the name of a client of a cluster. Its subscription may be at another server than the
@@ -88,52 +95,52 @@ func (l route) do(ctx context.Context, commands []Command) []answer {
 // New returns a driver over a connection, which it closes when it is closed, and
 // also when New fails. It makes first contact: it subscribes to the client's
 // channel and reads which store this is. Nil options are fine.
-func New(ctx context.Context, conn Conn, o *Options) (driver.Driver, error) {
+func New(ctx context.Context, conn Conn, o *Options) (d driver.Driver, err error) {
+	if o == nil {
+		o = &Options{}
+	}
 	c, err := connect(ctx, conn, o)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	if o == nil || o.Layout == "" {
-		return c, nil
+	switch kind := cmp.Or(o.Redisson, RedissonLock); o.Layout {
+	case SetNX:
+		c.caps = setnxCaps(c.caps)
+		d = setnx{c}
+	case Redisson:
+		c.caps = redissonCaps(c.caps, kind)
+		d, err = newRedisson(ctx, c, kind)
+	default:
+		d, err = newClient(ctx, c)
 	}
-	if o.Layout == SetNX {
-		return setnx{lives{c}}, nil
-	}
-	d, err := newRedisson(ctx, c, cmp.Or(o.Redisson, RedissonLock))
 	if err != nil {
 		return nil, errors.Join(Explain(ctxerr.Of(ctx, err)), c.Close())
+	}
+	if o.Replicas > 0 {
+		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
 	}
 	return d, nil
 }
 
-func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
-	if o == nil {
-		o = &Options{}
+func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
-	c := &client{
-		conn: conn, clock: o.Clock, layout: layout{o.Prefix},
-		unsubscribe: func() {},
-		waiters:     map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+	c := &link{
+		conn: conn, clock: o.Clock, layout: layout{cmp.Or(o.Prefix, DefaultPrefix)}, shared: plainRoute(conn.Do),
+		cluster: deploymentOf(conn) == clustered, votes: deploymentOf(conn) == oneServer && o.Replicas == 0,
+		unsubscribe: func() {}, closed: make(chan struct{}),
 	}
-	c.shared = plainRoute(conn.Do)
 	c.reserved = c.shared
 	if c.clock == nil {
 		c.clock = driver.HostClock
 	}
-	if c.layout.prefix == "" {
-		c.layout.prefix = DefaultPrefix
-	}
-	if err := o.check(); err != nil {
-		return nil, err
-	}
 	id, err := c.identity(ctx)
+	if err == nil && o.Replicas > 0 {
+		err = c.mayWait(ctx)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if o.Replicas > 0 {
-		if err := c.mayWait(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if r, ok := conn.(reserver); ok {
 		c.reserved = plainRoute(r.Reserve())
@@ -148,33 +155,27 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),
 	}
-	c.votes = deploymentOf(conn) == oneServer && o.Replicas == 0
-	c.cluster = deploymentOf(conn) == clustered
-	switch o.Layout {
-	case SetNX:
-		c.caps = setnxCaps(c.caps)
-	case Redisson:
-		c.caps = redissonCaps(c.caps, cmp.Or(o.Redisson, RedissonLock))
-	}
-	if o.Replicas > 0 {
-		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
-	}
-	if o.Layout != "" {
-		return c, nil // of Redisson newRedisson does the rest
-	}
-	c.id = rand.Text()[:16]
+	return c, nil
+}
+
+// newClient returns the driver of Holdfast's own layout.
+func newClient(ctx context.Context, l *link) (*client, error) {
+	c := &client{link: l, id: rand.Text()[:16], waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16)}
 	if c.cluster {
 		c.id = elsewhere + c.id
 	}
-	c.unsubscribe, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
-	return c, Explain(ctxerr.Of(ctx, err))
+	stop, err := c.conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
+	if err == nil {
+		c.unsubscribe = stop
+	}
+	return c, err
 }
 
 // identity returns the random name of the store, which its first client chooses. The server's
 // address would not do, because it depends on the way to the server, nor its run id, which is new
 // after each start. When the server's data were wiped, the next client chooses a new name: see the
 // guarantees.
-func (c *client) identity(ctx context.Context) (string, error) {
+func (c *link) identity(ctx context.Context) (string, error) {
 	key := c.layout.store()
 	replies := c.shared.do(ctx, []Command{
 		{Key: key, Args: []string{"SET", key, rand.Text(), "NX"}},
@@ -193,10 +194,10 @@ func (c *client) identity(ctx context.Context) (string, error) {
 }
 
 // Caps implements driver.Driver.
-func (c *client) Caps() driver.Caps { return c.caps }
+func (c *link) Caps() driver.Caps { return c.caps }
 
-// alive returns an error if the client is closed or ctx has ended.
-func (c *client) alive(ctx context.Context) error {
+// alive returns an error if the driver is closed or ctx has ended.
+func (c *link) alive(ctx context.Context) error {
 	select {
 	case <-c.closed:
 		return driver.ErrClosed
@@ -206,15 +207,23 @@ func (c *client) alive(ctx context.Context) error {
 }
 
 // Close implements driver.Driver.
-func (c *client) Close() error {
+func (c *link) Close() error {
 	c.mu.Lock()
 	if c.alive(context.Background()) != nil {
 		c.mu.Unlock()
 		return driver.ErrClosed
 	}
 	close(c.closed)
-	close(c.losses)
 	c.mu.Unlock()
 	c.unsubscribe()
 	return c.conn.Close()
+}
+
+// Close implements driver.Driver.
+func (c *client) Close() error {
+	err := c.link.Close()
+	if err != driver.ErrClosed {
+		close(c.losses) // receive is not called any more
+	}
+	return err
 }

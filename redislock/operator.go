@@ -23,17 +23,11 @@ func one(infos []driver.Info, err error) (driver.Info, error) {
 
 func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
 	keys := func(name string) []string { keys := c.layout.keys(name); return keys[:] }
-	return c.look(ctx, inspectScript, names, keys, func(i *driver.Info, fields []any) bool {
-		if len(fields) != 4 {
-			return false
-		}
-		*i = info(i.Name, fields)
-		return true
-	})
+	return c.look(ctx, inspectScript, names, keys, readInfo)
 }
 
 // look runs a script that shows names, of which keys are the keys. Read reads a reply, and reports whether it is one.
-func (c *client) look(
+func (c *link) look(
 	ctx context.Context, by *script, names []string, keys func(string) []string, read func(*driver.Info, []any) bool,
 ) ([]driver.Info, error) {
 	if err := c.alive(ctx); err != nil {
@@ -57,9 +51,9 @@ func (c *client) look(
 	return infos, nil
 }
 
-// info returns a reply of inspect.lua as driver.Info.
-func info(name string, fields []any) driver.Info {
-	info := driver.Info{Name: name, Slots: int(number(fields, 0)), ClosedFor: duration(number(fields, 1))}
+// readInfo reads a reply of inspect.lua.
+func readInfo(info *driver.Info, fields []any) bool {
+	info.Slots, info.ClosedFor = int(number(fields, 0)), duration(number(fields, 1))
 	for _, item := range list(fields, 2) {
 		h, _ := item.([]any)
 		info.Holders = append(info.Holders, driver.Holder{
@@ -74,7 +68,7 @@ func info(name string, fields []any) driver.Info {
 			Waiting: duration(number(p, 4)),
 		})
 	}
-	return info
+	return len(fields) == 4
 }
 
 // List implements driver.Operator. It scans all keys of the server, so it takes time in proportion
@@ -84,7 +78,7 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 }
 
 // list is List of a layout in which records match a pattern, and named returns the name that a key belongs to.
-func (c *client) list(
+func (c *link) list(
 	ctx context.Context, prefix, pattern string, named func(key string) (string, bool),
 	inspect func(context.Context, ...string) ([]driver.Info, error),
 ) iter.Seq2[driver.Info, error] {
@@ -92,9 +86,16 @@ func (c *client) list(
 		seen := map[string]bool{} // a scan may show a key twice
 		parts := c.parts()
 		for cursor := "0"; len(parts) > 0; {
-			names, next, err := c.scan(ctx, parts[0], cursor, prefix, pattern, named, seen)
-			infos := []driver.Info(nil)
-			if err == nil && len(names) > 0 {
+			keys, next, err := c.scan(ctx, parts[0], cursor, pattern)
+			var names []string
+			for _, key := range keys {
+				key, _ := key.(string)
+				if name, ok := named(key); ok && !seen[name] && strings.HasPrefix(name, prefix) {
+					seen[name], names = true, append(names, name)
+				}
+			}
+			var infos []driver.Info
+			if len(names) > 0 {
 				infos, err = inspect(ctx, names...)
 			}
 			if err != nil {
@@ -116,10 +117,8 @@ func (c *client) list(
 // scanned is how many keys the server looks at in one go.
 const scanned = 1000
 
-// scan returns names of a part that begin with prefix and are not in seen, and adds them.
-func (c *client) scan(
-	ctx context.Context, part, cursor, prefix, pattern string, named func(key string) (string, bool), seen map[string]bool,
-) (names []string, next string, err error) {
+// scan returns keys of a part that match a pattern, and the next cursor.
+func (c *link) scan(ctx context.Context, part, cursor, pattern string) (keys []any, next string, err error) {
 	if err := c.alive(ctx); err != nil {
 		return nil, "", err
 	}
@@ -134,14 +133,7 @@ func (c *client) scan(
 	case next == "":
 		return nil, "", errUnexpected(reply.Value)
 	}
-	for _, key := range list(fields, 1) {
-		key, _ := key.(string)
-		if name, ok := named(key); ok && !seen[name] && strings.HasPrefix(name, prefix) {
-			seen[name] = true
-			names = append(names, name)
-		}
-	}
-	return names, next, nil
+	return list(fields, 1), next, nil
 }
 
 // Break implements driver.Operator.
@@ -155,7 +147,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 }
 
 // status runs a script that replies with the status of a hold.
-func (c *client) status(ctx context.Context, s *script, command Command) error {
+func (c *link) status(ctx context.Context, s *script, command Command) error {
 	reply := c.shared.run(ctx, s, command)[0]
 	if reply.Err != nil {
 		return Explain(reply.Err)

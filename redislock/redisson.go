@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
@@ -19,7 +20,7 @@ import (
 // A request that is repeated finds its hold and does not enter it again. So an owner is in a hash once, and
 // a release frees its hold whatever was repeated.
 type redisson struct {
-	lives
+	*link
 	mutex   *way       // what a mutex is
 	publish string     // the command by which Redisson publishes on this deployment
 	ears    *wire.Ears // hear of releases; nil: waiters poll
@@ -73,10 +74,10 @@ func redissonCaps(caps driver.Caps, kind RedissonKind) driver.Caps {
 	return caps
 }
 
-// newRedisson returns the driver of a kind, over a client that is connected.
-func newRedisson(ctx context.Context, c *client, kind RedissonKind) (driver.Driver, error) {
+// newRedisson returns the driver of a kind.
+func newRedisson(ctx context.Context, c *link, kind RedissonKind) (driver.Driver, error) {
 	mutex := map[RedissonKind]*way{RedissonLock: lockWay, RedissonFair: fairWay, RedissonFenced: fencedWay, RedissonSpin: spinWay}[kind]
-	r := redisson{lives: lives{c}, mutex: mutex, publish: "PUBLISH"}
+	r := redisson{link: c, mutex: mutex, publish: "PUBLISH"}
 	if c.cluster {
 		var err error
 		if r.publish, err = wire.PublishInCluster(ctx, c.conn.Do); err != nil {
@@ -101,21 +102,12 @@ func (r redisson) Wakes(name string) driver.Wakes {
 	return nil
 }
 
-// Caps implements driver.Driver.
-func (r redisson) Caps() driver.Caps { return r.c.caps }
-
-// Close implements driver.Driver.
-func (r redisson) Close() error { return r.c.Close() }
-
-// Shard implements driver.Sharder.
-func (r redisson) Shard(req driver.Request) string { return r.c.part(req.Name) }
-
 // checkName refuses names that Redisson handles wrongly, and those of Holdfast's own keys.
 func (r redisson) checkName(name string) error {
-	if err := r.c.layout.checkName(name); err != nil {
+	if err := r.layout.checkName(name); err != nil {
 		return err
 	}
-	if r.c.cluster {
+	if r.cluster {
 		return wire.CheckCluster(name)
 	}
 	return nil
@@ -128,7 +120,7 @@ func (r redisson) keys(w *way, req *driver.Request) []string {
 		owner = wire.PermitOwner(req.Owner)
 	}
 	return []string{
-		req.Name, w.other(req.Name, owner), w.channel(req.Name), r.c.layout.redissonGone(req.Name, owner),
+		req.Name, w.other(req.Name, owner), w.channel(req.Name), r.layout.redissonGone(req.Name, owner),
 	}
 }
 
@@ -154,7 +146,13 @@ func (w *way) trust(ttl time.Duration) time.Duration {
 
 // Try implements driver.Driver.
 func (r redisson) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	return r.take(ctx, req, r.extra)
+	g, _, err := r.take(ctx, req, r.once(req.TTL), r.extra(&req)...)
+	return g, err
+}
+
+// Vote implements vote.Voter, for RedissonRedLock.
+func (r redisson) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
+	return r.take(ctx, req, r.in(life), r.extra(&req)...)
 }
 
 // extra returns what the script needs beside the holder and the TTL, of a request that does not queue.
@@ -165,51 +163,40 @@ func (r redisson) extra(req *driver.Request) []string {
 	return nil
 }
 
-// take takes a hold. Extra returns the arguments of the kind's script behind the holder and the TTL.
-func (r redisson) take(ctx context.Context, req driver.Request, extra func(*driver.Request) []string) (driver.Grant, error) {
-	sent := r.c.clock.Now()
-	w, command, err := r.ready(ctx, &req, extra)
-	if err != nil {
-		return driver.Grant{Request: req}, err
+// take takes a hold. Extra are the arguments of the kind's script behind the holder and the TTL.
+func (r redisson) take(
+	ctx context.Context, req driver.Request, by asking, extra ...string,
+) (g driver.Grant, same bool, err error) {
+	g.Request = req
+	w, err := r.wayOf(&req)
+	if err := cmp.Or(err, r.checkName(req.Name), r.alive(ctx)); err != nil {
+		return g, false, err
 	}
-	to := r.c.sharedAck.route(r.c.shared, req.TTL)
-	return r.taken(ctx, w, req, &to.run(ctx, w.take, command)[0], sent)
-}
-
-// ready returns the command that takes a hold, unless the request cannot be sent.
-func (r redisson) ready(ctx context.Context, req *driver.Request, extra func(*driver.Request) []string) (*way, Command, error) {
-	w, err := r.wayOf(req)
-	if err := cmp.Or(err, r.checkName(req.Name), r.c.alive(ctx)); err != nil {
-		return nil, Command{}, err
-	}
-	keys := append(r.keys(w, req), wire.FairTimeouts(req.Name))
-	return w, w.take.Command(keys, append([]string{w.holder(req), millis(req.TTL)}, extra(req)...)...), nil
-}
-
-// taken reads the reply to it.
-func (r redisson) taken(
-	ctx context.Context, w *way, req driver.Request, reply *answer, sent driver.Instant,
-) (driver.Grant, error) {
+	sent := r.clock.Now()
+	keys := append(r.keys(w, &req), wire.FairTimeouts(req.Name))
+	reply, same := by(ctx, w.take, w.take.Command(keys, append([]string{w.holder(&req), millis(req.TTL)}, extra...)...))
 	if reply.Err != nil {
-		return driver.Grant{Request: req}, outcome(reply.Err)
+		return g, same, outcome(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
 	switch number(fields, 0) {
 	case replyOK:
-		g := driver.Grant{Request: req, Block: 1, Since: sent, Valid: w.trust(req.TTL), Handle: certain{}}
+		token := driver.Token(0)
 		if w == fencedWay {
-			if g.Token = driver.Token(number(fields, 1)); g.Token <= 0 || g.Token > maxToken {
-				return driver.Grant{Request: req}, driver.Uncertain(fmt.Errorf(
-					"the counter %s is at %d: tokens are from 1 to %d", wire.Tokens(req.Name), g.Token, int64(maxToken)))
+			if token = driver.Token(number(fields, 1)); token <= 0 || token > maxToken {
+				return g, same, driver.Uncertain(fmt.Errorf(
+					"the counter %s is at %d: tokens are from 1 to %d", wire.Tokens(req.Name), token, int64(maxToken)))
 			}
 		}
-		return r.c.counted(ctx, r, g, reply.short)
+		g.Token, g.Block, g.Since, g.Valid, g.Handle = token, 1, sent, w.trust(req.TTL), certain{}
+		g, err = r.counted(ctx, r, g, reply.short)
+		return g, same, err
 	case replyHeld:
-		return driver.Grant{Request: req}, &driver.HeldError{
+		return g, same, &driver.HeldError{
 			Name: req.Name, ExpiresIn: rest(number(fields, 1)), Ahead: int(max(number(fields, 2), 0)),
 		}
 	}
-	return driver.Grant{Request: req}, refusal(&req, reply.Value)
+	return g, same, refusal(&req, reply.Value)
 }
 
 // each runs a script over grants, those of each kind in one batch and the batches at the same time, and
@@ -234,7 +221,7 @@ func (r redisson) each(
 			some[n] = grants[i]
 		}
 		batches.Go(func() {
-			results := r.c.batch(ctx, to, pick(w), some,
+			results := r.batch(ctx, to, pick(w), some,
 				func(g *driver.Grant) []string { return r.keys(w, &g.Request) },
 				func(g *driver.Grant) []string { return args(w, g) })
 			for n, i := range places {
@@ -248,8 +235,8 @@ func (r redisson) each(
 
 // Renew implements driver.Driver.
 func (r redisson) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	sent := r.c.clock.Now()
-	errs := r.each(ctx, r.c.renewing(grants), grants, func(w *way) *script { return w.renew }, func(w *way, g *driver.Grant) []string {
+	sent := r.clock.Now()
+	errs := r.each(ctx, r.renewing(grants), grants, func(w *way) *script { return w.renew }, func(w *way, g *driver.Grant) []string {
 		return []string{w.holder(&g.Request), millis(g.TTL)}
 	})
 	all := renewals(grants, sent, errs)
@@ -264,7 +251,7 @@ func (r redisson) Renew(ctx context.Context, grants []driver.Grant) []driver.Ren
 
 // Release implements driver.Driver.
 func (r redisson) Release(ctx context.Context, grants []driver.Grant) []error {
-	errs := r.free(ctx, r.c.reserved, grants, replyNotHeld, func(g *driver.Grant) time.Duration {
+	errs := r.free(ctx, r.reserved, grants, replyNotHeld, func(g *driver.Grant) time.Duration {
 		if _, ok := g.Handle.(certain); ok && !g.Stray {
 			return 0
 		}

@@ -68,25 +68,23 @@ func (f fair) ask(ctx context.Context, req driver.Request, place string) (driver
 	if req.Unfair {
 		return driver.Grant{Request: req}, driver.ErrUnsupported
 	}
-	g, err := f.take(ctx, req, func(*driver.Request) []string {
-		return []string{millis(f.placeLife()), f.publish, wire.LockChannel(req.Name), place}
-	})
+	g, _, err := f.take(ctx, req, f.once(req.TTL), millis(f.placeLife()), f.publish, wire.LockChannel(req.Name), place)
 	if _, held := err.(*driver.HeldError); held {
-		f.c.contention.note(req.Name, f.c.clock.Now())
+		f.contention.note(req.Name, f.clock.Now())
 	}
 	return g, err
 }
 
 // Contended implements driver.ContentionHinter.
-func (f fair) Contended(name string) bool { return f.c.Contended(name) }
+func (f fair) Contended(name string) bool { return f.contention.wanted(name, f.clock) }
 
 // placeLife is how long a place lasts from its confirmation on, when it is the first.
-func (r redisson) placeLife() time.Duration { return 2 * r.c.caps.PollInterval() }
+func (r redisson) placeLife() time.Duration { return 2 * r.caps.PollInterval() }
 
 // Wait implements driver.Queuer. Whoever is told of a release takes the hold by Enqueue: until then nobody but
 // the first of the queue can.
 func (f fair) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := f.c.alive(ctx); err != nil {
+	if err := f.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	f.mu.Lock()
@@ -110,7 +108,7 @@ func (f fair) Wait(ctx context.Context, req driver.Request) (driver.Grant, error
 		return driver.Grant{}, driver.ErrHeld
 	case <-ctx.Done():
 		return driver.Grant{}, ctx.Err()
-	case <-f.c.closed:
+	case <-f.closed:
 		return driver.Grant{}, driver.ErrClosed
 	}
 }

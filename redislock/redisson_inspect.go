@@ -24,49 +24,32 @@ var (
 // and of a permit its id, also in the notes, which are all that operators see; and the waiters of a fair lock, in
 // their order. How old a hold is, is not on the wire.
 func (r redisson) Inspect(ctx context.Context, name string) (driver.Info, error) {
+	if r.checkName(name) != nil {
+		return driver.Info{Name: name}, r.alive(ctx) // it is no name of a lock
+	}
 	return one(r.inspect(ctx, name))
 }
 
 func (r redisson) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
-	infos, _, err := r.look(ctx, names...)
-	return infos, err
+	return r.look(ctx, redissonInspect, names, redissonShown, r.read)
 }
 
-// look returns what is known of names, and whether each is a read-write lock.
-func (r redisson) look(ctx context.Context, names ...string) (infos []driver.Info, rw []bool, err error) {
-	if err := r.c.alive(ctx); err != nil {
-		return nil, nil, err
+// redissonShown returns the keys that show a name.
+func redissonShown(name string) []string {
+	return []string{name, wire.PermitTimeouts(name), wire.FairQueue(name), wire.FairTimeouts(name), wire.Tokens(name)}
+}
+
+// read reads a reply of inspect.lua, and reports whether it is one.
+func (r redisson) read(info *driver.Info, fields []any) bool {
+	if len(fields) != 6 {
+		return false
 	}
-	infos, rw = make([]driver.Info, len(names)), make([]bool, len(names))
-	var commands []Command
-	var asked []int
-	for i, name := range names {
-		infos[i].Name = name
-		if r.checkName(name) != nil {
-			continue // it is no name of a lock
-		}
-		tag, _ := strings.CutSuffix(wire.Suffixed(name, ""), ":")
-		commands = append(commands, redissonInspect.Command([]string{
-			name, wire.PermitTimeouts(name), wire.FairQueue(name), wire.FairTimeouts(name), wire.Tokens(name),
-		}, tag))
-		asked = append(asked, i)
+	redissonInfo(info, fields)
+	token := driver.Token(number(fields, 5))
+	if r.mutex == fencedWay && len(info.Holders) == 1 && token > 0 && token <= maxToken {
+		info.Holders[0].Token = token
 	}
-	for n, reply := range r.c.shared.run(ctx, redissonInspect, commands...) {
-		if reply.Err != nil {
-			return nil, nil, Explain(reply.Err)
-		}
-		fields, _ := reply.Value.([]any)
-		if len(fields) != 6 {
-			return nil, nil, errUnexpected(reply.Value)
-		}
-		redissonInfo(&infos[asked[n]], fields)
-		token := driver.Token(number(fields, 5))
-		if holders := infos[asked[n]].Holders; r.mutex == fencedWay && len(holders) == 1 && token > 0 && token <= maxToken {
-			holders[0].Token = token
-		}
-		rw[asked[n]] = str(fields, 0) == "rw"
-	}
-	return infos, rw, nil
+	return true
 }
 
 // redissonInfo adds a reply of inspect.lua to what is known of a name.
@@ -149,8 +132,8 @@ func permitInfo(info *driver.Info, fields []any) {
 // List implements driver.Operator. It shows what looks like a lock of Redisson's under a name. To find it, it
 // looks at all keys that begin with the prefix.
 func (r redisson) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return r.c.list(ctx, prefix, literal.Replace(prefix)+"*", func(key string) (string, bool) {
-		return key, driver.CheckName(key) == nil
+	return r.list(ctx, prefix, literal.Replace(prefix)+"*", func(key string) (string, bool) {
+		return key, cmp.Or(driver.CheckName(key), r.checkName(key)) == nil
 	}, r.inspect)
 }
 
@@ -160,26 +143,30 @@ func (r redisson) Break(ctx context.Context, name string, token driver.Token) er
 	if err := r.checkName(name); err != nil {
 		return err
 	}
-	infos, rw, err := r.look(ctx, name)
+	rw := false
+	info, err := one(r.look(ctx, redissonInspect, []string{name}, redissonShown, func(info *driver.Info, fields []any) bool {
+		rw = str(fields, 0) == "rw"
+		return r.read(info, fields)
+	}))
 	if err != nil {
 		return err
 	}
-	holders := infos[0].Holders
+	holders := info.Holders
 	i := slices.IndexFunc(holders, func(h driver.Holder) bool { return h.Token == token })
 	if i < 0 {
 		return driver.ErrNotHeld
 	}
 	h := &holders[i]
 	g := driver.Grant{Request: driver.Request{
-		Name: name, Owner: h.Owner, Mode: h.Mode, Permits: h.Permits, RW: rw[0],
+		Name: name, Owner: h.Owner, Mode: h.Mode, Permits: h.Permits, RW: rw,
 	}}
 	if r.mutex == fencedWay && token != numberOf(h) {
 		return r.breakFenced(ctx, g, token, h.Expires+withdrawnFor)
 	}
-	if len(infos[0].Waiters) > 0 && r.mutex == lockWay {
+	if len(info.Waiters) > 0 && r.mutex == lockWay {
 		r.mutex = fairWay // its waiters have channels of their own
 	}
-	return r.free(ctx, r.c.shared, []driver.Grant{g}, replyBroken, func(*driver.Grant) time.Duration {
+	return r.free(ctx, r.shared, []driver.Grant{g}, replyBroken, func(*driver.Grant) time.Duration {
 		return h.Expires + withdrawnFor
 	})[0]
 }
@@ -187,5 +174,5 @@ func (r redisson) Break(ctx context.Context, name string, token driver.Token) er
 // breakFenced breaks the hold of an RFencedLock, of whose owner an earlier or a later hold has another token.
 func (r redisson) breakFenced(ctx context.Context, g driver.Grant, token driver.Token, refused time.Duration) error {
 	command := fencedBreak.Command(r.keys(fencedWay, &g.Request), fencedWay.holder(&g.Request), r.publish, millis(refused), decimal(int64(token)))
-	return r.c.status(ctx, fencedBreak, command)
+	return r.status(ctx, fencedBreak, command)
 }

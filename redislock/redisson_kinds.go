@@ -51,7 +51,7 @@ var lockWay = &way{
 
 // fencedWay is an RFencedLock: an RLock with a counter, of which each hold has the next number as its token.
 var fencedWay = &way{
-	take: redissonScript("fenced_take"), renew: lockWay.renew, release: lockWay.release,
+	take: lockWay.take, renew: lockWay.renew, release: lockWay.release,
 	other:   func(name, _ string) string { return wire.Tokens(name) },
 	channel: wire.LockChannel, holder: owner,
 }
@@ -110,12 +110,12 @@ func (r redisson) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, 
 	if r.mutex != lockWay || g.Mode == driver.Exclusive && !g.RW || g.Mode == driver.Slot {
 		return driver.Grant{}, driver.ErrUnsupported
 	}
-	if err := cmp.Or(r.checkName(g.Name), r.c.alive(ctx)); err != nil {
+	if err := cmp.Or(r.checkName(g.Name), r.alive(ctx)); err != nil {
 		return driver.Grant{}, err
 	}
-	sent := r.c.clock.Now()
+	sent := r.clock.Now()
 	command := redissonDowngrade.Command(r.keys(readWay, &g.Request), owner(&g.Request), writer(&g.Request), millis(g.TTL), r.publish)
-	reply := r.c.sharedAck.route(r.c.shared, g.TTL).run(ctx, redissonDowngrade, command)[0]
+	reply := r.sharedAck.route(r.shared, g.TTL).run(ctx, redissonDowngrade, command)[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)
 	}

@@ -149,7 +149,7 @@ func TestRedissonLostDowngrade(t *testing.T) {
 		t.Fatal(info, err)
 	}
 	r.all("HSET n mode read "+java+" 1", "HDEL n "+java+":write", "SET {n}:"+java+":rwlock_timeout:1 1 PX 30000")
-	for _, err := range r.free(t.Context(), r.c.shared, []driver.Grant{{Request: as(java, writing(time.Minute))}}, replyBroken,
+	for _, err := range r.free(t.Context(), r.shared, []driver.Grant{{Request: as(java, writing(time.Minute))}}, replyBroken,
 		func(*driver.Grant) time.Duration { return time.Minute }) {
 		if !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("P4: breaking a write hold that is gone: %v", err)

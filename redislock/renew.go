@@ -20,16 +20,13 @@ func (c *client) keysOf(g *driver.Grant) []string {
 
 // batch runs a script over grants, batchSize at a time in one pipeline, and returns an error or nil for
 // each.
-func (c *client) batch(
+func (c *link) batch(
 	ctx context.Context, to route, s *script, grants []driver.Grant, keysOf, args func(*driver.Grant) []string,
 ) []error {
-	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
+	errs := make([]error, len(grants))
 	size := batchSize
 	if c.cluster {
 		size = 1 // all keys of a script must have one hash slot
@@ -64,7 +61,7 @@ func (c *client) batch(
 }
 
 // renewing is the route of renewals of these grants.
-func (c *client) renewing(grants []driver.Grant) route {
+func (c *link) renewing(grants []driver.Grant) route {
 	if c.reservedAck == nil || len(grants) == 0 {
 		return c.reserved
 	}

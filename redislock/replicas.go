@@ -48,7 +48,7 @@ func waitFor(ctx context.Context, ttl time.Duration) time.Duration {
 }
 
 // mayWait returns an error if the server does not let this user wait for replicas.
-func (c *client) mayWait(ctx context.Context) error {
+func (c *link) mayWait(ctx context.Context) error {
 	wait := Command{Args: []string{"WAIT", "0", "1"}, Key: c.layout.store()}
 	return Explain(c.shared.do(ctx, []Command{wait})[0].Err)
 }
@@ -74,7 +74,7 @@ func (e *UnacknowledgedError) Error() string {
 // A release without an answer may arrive late. If the owner asked again, and were acknowledged, the release would end
 // a hold that is trusted (P1). So the error is uncertain, and ErrNotHeld too: package holdfast withdraws the owner (P6),
 // and asks under another.
-func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
+func (c *link) counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
 	if short == nil {
 		return g, nil
 	}
@@ -89,7 +89,7 @@ func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, s
 // acknowledgers has an acknowledger for each server of a cluster, so that one that is dead holds up no
 // requests to the others; else it has one.
 type acknowledgers struct {
-	c        *client
+	c        *link
 	send     route
 	replicas int
 
@@ -97,7 +97,7 @@ type acknowledgers struct {
 	of map[string]*acknowledger // by part
 }
 
-func newAcknowledgers(c *client, send route, replicas int) *acknowledgers {
+func newAcknowledgers(c *link, send route, replicas int) *acknowledgers {
 	return &acknowledgers{c: c, send: send, replicas: replicas, of: map[string]*acknowledger{}}
 }
 
@@ -112,7 +112,7 @@ func (all *acknowledgers) route(plain route, ttl time.Duration) route {
 		all.mu.Lock()
 		a := all.of[part]
 		if a == nil {
-			a = &acknowledger{send: all.send, replicas: all.replicas, each: deploymentOf(all.c.conn) == clustered}
+			a = &acknowledger{acknowledgers: all}
 			all.of[part] = a
 		}
 		all.mu.Unlock()
@@ -124,9 +124,7 @@ func (all *acknowledgers) route(plain route, ttl time.Duration) route {
 // would cost as much as the script, and while replicas are slow each would hold up those behind it. So one
 // exchange is under way at a time, and what comes meanwhile is sent together.
 type acknowledger struct {
-	send     route
-	replicas int
-	each     bool // a WAIT for each key, because commands may be redirected
+	*acknowledgers
 
 	mu    sync.Mutex
 	busy  bool // a goroutine sends
@@ -191,7 +189,7 @@ func (a *acknowledger) exchange(ctx context.Context, commands []Command, within 
 	all, at, wait := commands, map[string]int{}, make([]int, n) // at: where the WAIT for a key is
 	for i := range commands {
 		key := ""
-		if a.each {
+		if a.c.cluster { // which may redirect commands
 			key = commands[i].Key
 		}
 		if _, ok := at[key]; !ok {

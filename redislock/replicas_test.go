@@ -15,7 +15,7 @@ func (unlearned) Part(string) string { return "" }
 // also if no server is known when the request comes.
 func TestEachKeyHasItsWait(t *testing.T) {
 	var sent []Command
-	all := newAcknowledgers(&client{conn: unlearned{}}, func(_ context.Context, commands []Command) []answer {
+	all := newAcknowledgers(&link{conn: unlearned{}, cluster: true}, func(_ context.Context, commands []Command) []answer {
 		sent = commands
 		return make([]answer, len(commands))
 	}, 1)

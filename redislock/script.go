@@ -70,31 +70,22 @@ func errUnexpected(value any) error {
 	return fmt.Errorf("redis answered %.100q, which is no reply of the script", fmt.Sprint(value))
 }
 
+// field returns a field of a reply, if it has one of that type.
+func field[T any](reply []any, i int) (v T, ok bool) {
+	if i < len(reply) {
+		v, ok = reply[i].(T)
+	}
+	return v, ok
+}
+
 // number, str and list return a field of a reply. They return -1, "" and nil if it has none of that
 // type, so that no unexpected reply looks like replyOK.
 func number(reply []any, i int) int64 {
-	if i >= len(reply) {
-		return -1
+	if n, ok := field[int64](reply, i); ok {
+		return n
 	}
-	n, ok := reply[i].(int64)
-	if !ok {
-		return -1
-	}
-	return n
+	return -1
 }
 
-func str(reply []any, i int) string {
-	if i >= len(reply) {
-		return ""
-	}
-	s, _ := reply[i].(string)
-	return s
-}
-
-func list(reply []any, i int) []any {
-	if i >= len(reply) {
-		return nil
-	}
-	l, _ := reply[i].([]any)
-	return l
-}
+func str(reply []any, i int) string { s, _ := field[string](reply, i); return s }
+func list(reply []any, i int) []any { l, _ := field[[]any](reply, i); return l }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
 
@@ -19,7 +20,7 @@ import (
 //
 // A release and a renewal compare the value first, in a script. So they change nothing if the hold has
 // expired and a stranger has the name, and they expect the same of the stranger.
-type setnx struct{ lives }
+type setnx struct{ *link }
 
 var (
 	setnxTake    = scriptOf(lua("clock", "setnx", "setnx_take"))
@@ -73,52 +74,45 @@ func (l layout) setnxName(key string) (string, bool) {
 // setnxSuffix is what the key of a record ends with, after the key of the name.
 const setnxSuffix = ":setnx"
 
-// Caps implements driver.Driver.
-func (s setnx) Caps() driver.Caps { return s.c.caps }
-
-// Close implements driver.Driver.
-func (s setnx) Close() error { return s.c.Close() }
-
-// Shard implements driver.Sharder.
-func (s setnx) Shard(req driver.Request) string { return s.c.part(req.Name) }
-
 // Try implements driver.Driver.
 func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	g, _, err := s.take(ctx, req, s.once(req.TTL))
+	return g, err
+}
+
+// Vote implements vote.Voter.
+func (s setnx) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
+	return s.take(ctx, req, s.in(life))
+}
+
+// take takes the hold.
+func (s setnx) take(ctx context.Context, req driver.Request, by asking) (g driver.Grant, same bool, err error) {
+	g.Request = req
 	if req.Mode != driver.Exclusive {
-		return driver.Grant{}, driver.ErrUnsupported
+		return g, false, driver.ErrUnsupported
 	}
-	if err := cmp.Or(s.c.layout.checkName(req.Name), s.c.alive(ctx)); err != nil {
-		return driver.Grant{}, err
+	if err := cmp.Or(s.layout.checkName(req.Name), s.alive(ctx)); err != nil {
+		return g, false, err
 	}
-	sent := s.c.clock.Now()
-	to := s.c.sharedAck.route(s.c.shared, req.TTL)
-	return s.taken(ctx, req, &to.run(ctx, setnxTake, s.take(&req))[0], sent)
-}
-
-// take returns the command that takes the hold.
-func (s setnx) take(req *driver.Request) Command {
-	return setnxTake.Command(s.c.layout.setnxKeys(req.Name, req.Owner), req.Owner,
-		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note)
-}
-
-// taken reads the reply to it.
-func (s setnx) taken(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
+	sent := s.clock.Now()
+	reply, same := by(ctx, setnxTake, setnxTake.Command(s.layout.setnxKeys(req.Name, req.Owner), req.Owner,
+		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note))
 	if reply.Err != nil {
-		return driver.Grant{Request: req}, outcome(reply.Err)
+		return g, same, outcome(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
 	switch number(fields, 0) {
 	case replyOK:
-		return s.c.counted(ctx, s, driver.Grant{
-			Request: req, Token: driver.Token(number(fields, 1)), Block: 1, Since: sent, Valid: req.TTL,
-		}, reply.short)
+		g.Token, g.Block, g.Since, g.Valid = driver.Token(number(fields, 1)), 1, sent, req.TTL
+		g, err = s.counted(ctx, s, g, reply.short)
+		return g, same, err
 	case replyHeld:
-		return driver.Grant{Request: req}, &driver.HeldError{
+		return g, same, &driver.HeldError{
 			Name: req.Name, ExpiresIn: rest(number(fields, 1)),
 			Token: driver.Token(number(fields, 2)), Note: str(fields, 3),
 		}
 	}
-	return driver.Grant{Request: req}, refusal(&req, reply.Value)
+	return g, same, refusal(&req, reply.Value)
 }
 
 // rest returns for how much longer a key is there that has so many milliseconds, and 0 if it does not
@@ -127,19 +121,19 @@ func rest(ms int64) time.Duration {
 	return time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond
 }
 
-func (s setnx) keysOf(g *driver.Grant) []string { return s.c.layout.setnxKeys(g.Name, g.Owner) }
+func (s setnx) keysOf(g *driver.Grant) []string { return s.layout.setnxKeys(g.Name, g.Owner) }
 
 // Renew implements driver.Driver.
 func (s setnx) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	sent := s.c.clock.Now()
-	return renewals(grants, sent, s.c.batch(ctx, s.c.renewing(grants), setnxRenew, grants, s.keysOf, func(g *driver.Grant) []string {
+	sent := s.clock.Now()
+	return renewals(grants, sent, s.batch(ctx, s.renewing(grants), setnxRenew, grants, s.keysOf, func(g *driver.Grant) []string {
 		return []string{g.Owner, decimal(micros(g.TTL))}
 	}))
 }
 
 // Release implements driver.Driver.
 func (s setnx) Release(ctx context.Context, grants []driver.Grant) []error {
-	return withdrawn(grants, s.c.batch(ctx, s.c.reserved, setnxRelease, grants, s.keysOf, func(g *driver.Grant) []string {
+	return withdrawn(grants, s.batch(ctx, s.reserved, setnxRelease, grants, s.keysOf, func(g *driver.Grant) []string {
 		return []string{g.Owner, decimal(micros(g.MinHold)), decimal(micros(refusedFor(g)))}
 	}))
 }
@@ -154,8 +148,8 @@ func (s setnx) Break(ctx context.Context, name string, token driver.Token) error
 		return driver.ErrNotHeld
 	}
 	owner := info.Holders[0].Owner
-	command := setnxBreak.Command(s.c.layout.setnxKeys(name, owner), decimal(int64(token)), owner)
-	return s.c.status(ctx, setnxBreak, command)
+	command := setnxBreak.Command(s.layout.setnxKeys(name, owner), decimal(int64(token)), owner)
+	return s.status(ctx, setnxBreak, command)
 }
 
 // Inspect implements driver.Operator.
@@ -164,19 +158,12 @@ func (s setnx) Inspect(ctx context.Context, name string) (driver.Info, error) {
 }
 
 func (s setnx) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
-	keys := func(name string) []string { return s.c.layout.setnxKeys(name, "")[:2] }
-	return s.c.look(ctx, setnxInspect, names, keys, func(info *driver.Info, fields []any) bool {
-		if len(fields) != 3 && len(fields) != 8 {
-			return false
-		}
-		*info = setnxInfo(info.Name, fields)
-		return true
-	})
+	keys := func(name string) []string { return s.layout.setnxKeys(name, "")[:2] }
+	return s.look(ctx, setnxInspect, names, keys, setnxInfo)
 }
 
-// setnxInfo returns a reply of setnx_inspect.lua as driver.Info.
-func setnxInfo(name string, fields []any) driver.Info {
-	info := driver.Info{Name: name}
+// setnxInfo reads a reply of setnx_inspect.lua.
+func setnxInfo(info *driver.Info, fields []any) bool {
 	left := rest(number(fields, 1))
 	switch value := str(fields, 2); {
 	case str(fields, 0) != "string":
@@ -190,7 +177,7 @@ func setnxInfo(name string, fields []any) driver.Info {
 	default:
 		info.Holders = []driver.Holder{{Owner: strconv.Quote(value), Note: "not a lock of Holdfast's", Expires: left}}
 	}
-	return info
+	return len(fields) == 3 || len(fields) == 8
 }
 
 // setnxClosed is CLOSED in setnx.lua.
@@ -199,6 +186,6 @@ const setnxClosed = "holdfast:closed"
 // List implements driver.Operator. It shows the names that Holdfast has used lately. A key that only
 // other programs use is not told from other data.
 func (s setnx) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	pattern := literal.Replace(s.c.layout.prefix) + ":{*" + setnxSuffix
-	return s.c.list(ctx, prefix, pattern, s.c.layout.setnxName, s.inspect)
+	pattern := literal.Replace(s.layout.prefix) + ":{*" + setnxSuffix
+	return s.list(ctx, prefix, pattern, s.layout.setnxName, s.inspect)
 }

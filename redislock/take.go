@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
 // micros is a duration for the scripts, in microseconds, rounded up: the server
@@ -40,6 +41,18 @@ func unescape(text string) string {
 	return text
 }
 
+// asking is a way to send the command that takes a hold, which is one of a script. Same says that the server has
+// carried it out in the life that the caller knows: see vote.Voter.
+type asking func(ctx context.Context, s *script, take Command) (reply answer, same bool)
+
+// once asks for something of that TTL, and not in which life the server is.
+func (c *link) once(ttl time.Duration) asking {
+	to := c.sharedAck.route(c.shared, ttl)
+	return func(ctx context.Context, s *script, take Command) (answer, bool) {
+		return to.run(ctx, s, take)[0], true
+	}
+}
+
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if mayBePlain(&req) {
@@ -47,19 +60,42 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return g, err
 		}
 	}
-	return c.ask(ctx, req, false, false)
+	g, _, err := c.ask(ctx, req, false, false, c.once(req.TTL))
+	return g, err
+}
+
+// Vote implements vote.Voter.
+func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
+	return c.ask(ctx, req, false, true, c.in(life))
 }
 
 // ask takes the hold or, if queue says so, a place in the queue. First says that this is the first
 // request of its owner, so that the name may be idle.
-func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (driver.Grant, error) {
+func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool, by asking) (g driver.Grant, same bool, err error) {
+	g.Request = req
 	if err := c.alive(ctx); err != nil {
-		return driver.Grant{Request: req}, err
+		return g, false, err
 	}
 	sent := c.clock.Now()
-	to := c.sharedAck.route(c.shared, req.TTL)
-	reply := to.run(ctx, askScript, c.askCommand(&req, sent, queue, first))[0]
-	return c.asked(ctx, req, &reply, sent)
+	reply, same := by(ctx, askScript, c.askCommand(&req, sent, queue, first))
+	fields, _ := reply.Value.([]any)
+	token, idle := reply.Value.(int64)
+	switch {
+	case reply.Err != nil:
+		return g, same, outcome(reply.Err)
+	case idle:
+		g = plainGrant(req, token, sent)
+	case number(fields, 0) == replyOK:
+		g.Token, g.Block = driver.Token(number(fields, 1)), int(number(fields, 3))
+		g.Contended, g.Since, g.Valid = number(fields, 4) == 1, sent, req.TTL
+		if number(fields, 2) == 1 {
+			g.Handle = plain{}
+		}
+	default:
+		return g, same, refusal(&req, reply.Value)
+	}
+	g, err = c.counted(ctx, c, g, reply.short)
+	return g, same, err
 }
 
 // askCommand returns the command of ask.
@@ -73,34 +109,11 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
-	rest = rest[:len(rest)-1]
-	args := []string{string(c.appendPlain(nil, req)), string(rest), ""}
+	args := []string{string(c.appendPlain(nil, req)), string(rest[:len(rest)-1]), ""}
 	if !first || !mayBePlain(req) {
 		args = args[:2]
 	}
 	return askScript.Command(keys[:], args...)
-}
-
-// asked reads the reply to it.
-func (c *client) asked(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
-	if reply.Err != nil {
-		return driver.Grant{Request: req}, outcome(reply.Err)
-	}
-	if token, ok := reply.Value.(int64); ok {
-		return c.counted(ctx, c, plainGrant(req, token, sent), reply.short)
-	}
-	fields, _ := reply.Value.([]any)
-	if number(fields, 0) == replyOK {
-		g := driver.Grant{
-			Request: req, Token: driver.Token(number(fields, 1)), Block: int(number(fields, 3)),
-			Contended: number(fields, 4) == 1, Since: sent, Valid: req.TTL,
-		}
-		if number(fields, 2) == 1 {
-			g.Handle = plain{}
-		}
-		return c.counted(ctx, c, g, reply.short)
-	}
-	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }
 
 // refusal returns the error of a reply that is no grant.
@@ -168,11 +181,7 @@ var remedies = map[string]string{
 
 // Explain adds to a server's refusal what to do about it. It returns other errors as they are.
 func Explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	refused := (*ServerError)(nil)
-	if errors.As(err, &refused) && remedies[refused.Code()] != "" {
+	if refused, ok := errors.AsType[*ServerError](err); ok && remedies[refused.Code()] != "" {
 		return fmt.Errorf("%w (%s)", err, remedies[refused.Code()])
 	}
 	return err
@@ -180,8 +189,8 @@ func Explain(err error) error {
 
 // isRefusal reports whether an error is a reply of the server.
 func isRefusal(err error) bool {
-	refused := (*ServerError)(nil)
-	return errors.As(err, &refused)
+	_, is := errors.AsType[*ServerError](err)
+	return is
 }
 
 // before are the codes by which a server refuses the first write of a script, but no later one.
@@ -190,8 +199,8 @@ var before = []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN"}
 // outcome marks the error of a request as uncertain if the store may have carried it out (P6): if no
 // reply came, or if a script ended with an error, because what it did before that stays done.
 func outcome(err error) error {
-	refused := (*ServerError)(nil)
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*ServerError](err)
+	if !ok {
 		return driver.Uncertain(err)
 	}
 	inside := strings.Contains(refused.Text, "script: ") ||

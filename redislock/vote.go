@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
@@ -48,19 +47,6 @@ if random ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], random .. ' ' .. longest .. ' ' .. ARGV[2])
 return 1`)
 
-// lives is a vote.Voter but for Vote, for the layouts of other programs.
-type lives struct{ c *client }
-
-func (l lives) Votes() bool { return l.c.votes }
-
-func (l lives) Life(ctx context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
-	return l.c.Life(ctx, longest)
-}
-
-func (l lives) Durable(ctx context.Context) (bool, error) { return l.c.Durable(ctx) }
-
-func (l lives) Admit(ctx context.Context, life vote.Life) error { return l.c.Admit(ctx, life) }
-
 // present is a server's life, and what the server remembers of it.
 type present struct {
 	life     vote.Life
@@ -78,7 +64,7 @@ func presentOf(info, memory *Reply) (p present, err error) {
 	_, rest, _ := strings.Cut(text, "run_id:")
 	run, _, ended := strings.Cut(rest, "\r\n")
 	if run == "" || !ended {
-		return p, errNoRun
+		return p, errors.New("the server's INFO has no run_id, so nobody can tell whether it has restarted")
 	}
 	known, _ := memory.Value.(string)
 	words := strings.Split(known, " ")
@@ -93,41 +79,30 @@ func presentOf(info, memory *Reply) (p present, err error) {
 	return p, err
 }
 
-// errNoRun says that the server does not tell whether it has restarted.
-var errNoRun = errors.New("the server's INFO has no run_id, so nobody can tell whether it has restarted")
-
 // inLife asks in which life the server is. The commands have the key of those before them in the
 // pipeline, so that they are carried out behind those.
-func (c *client) inLife(key string) []Command {
+func (c *link) inLife(key string) []Command {
 	return []Command{
 		{Args: []string{"INFO", "server"}, Key: key},
 		{Args: []string{"GET", c.layout.memoryKey()}, Key: key},
 	}
 }
 
-// isIn reads the replies to it. A longer TTL than the last that Life has returned is news, too, which Life must
-// be asked for.
-func (c *client) isIn(life vote.Life, replies []answer) bool {
-	p, err := presentOf(&replies[0].Reply, &replies[1].Reply)
-	return err == nil && p.life == life && int64(p.longest) <= c.longest.Load()
-}
-
 // Votes implements vote.Voter.
-func (c *client) Votes() bool { return c.votes }
+func (c *link) Votes() bool { return c.votes }
 
-// Vote implements vote.Voter.
-func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	if err := c.alive(ctx); err != nil {
-		return driver.Grant{}, false, err
+// in asks for a vote in a life. A longer TTL than the last that Life has returned is news, too, which Life must be
+// asked for.
+func (c *link) in(life vote.Life) asking {
+	return func(ctx context.Context, s *script, take Command) (reply answer, same bool) {
+		replies := c.voteIn(ctx, s, take)
+		p, err := presentOf(&replies[1].Reply, &replies[2].Reply)
+		return replies[0], err == nil && p.life == life && int64(p.longest) <= c.longest.Load()
 	}
-	sent := c.clock.Now()
-	replies := c.voteIn(ctx, askScript, c.askCommand(&req, sent, false, true))
-	g, err := c.asked(ctx, req, &replies[0], sent)
-	return g, c.isIn(life, replies[1:]), err
 }
 
 // voteIn runs a script that takes a hold, and asks behind it, in one pipeline, in which life the server is.
-func (c *client) voteIn(ctx context.Context, s *script, take Command) []answer {
+func (c *link) voteIn(ctx context.Context, s *script, take Command) []answer {
 	commands := append([]Command{take}, c.inLife(take.Key)...)
 	replies := c.shared.do(ctx, commands)
 	if s.Again(&replies[0].Reply, &commands[0]) {
@@ -137,7 +112,7 @@ func (c *client) voteIn(ctx context.Context, s *script, take Command) []answer {
 }
 
 // Life implements vote.Voter.
-func (c *client) Life(ctx context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
+func (c *link) Life(ctx context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
 	if err := c.alive(ctx); err != nil {
 		return 0, false, 0, err
 	}
@@ -155,7 +130,7 @@ func (c *client) Life(ctx context.Context, longest time.Duration) (vote.Life, bo
 }
 
 // Admit implements vote.Voter.
-func (c *client) Admit(ctx context.Context, life vote.Life) error {
+func (c *link) Admit(ctx context.Context, life vote.Life) error {
 	if err := c.alive(ctx); err != nil {
 		return err
 	}
@@ -181,7 +156,7 @@ func (c *client) Admit(ctx context.Context, life vote.Life) error {
 var durable = [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}}
 
 // Durable implements vote.Voter. A server that does not tell its settings, or not to this user, is believed.
-func (c *client) Durable(ctx context.Context) (bool, error) {
+func (c *link) Durable(ctx context.Context) (bool, error) {
 	if err := c.alive(ctx); err != nil {
 		return false, err
 	}
@@ -199,30 +174,4 @@ func (c *client) Durable(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// Vote implements vote.Voter.
-func (s setnx) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	if req.Mode != driver.Exclusive {
-		return driver.Grant{}, false, driver.ErrUnsupported
-	}
-	if err := cmp.Or(s.c.layout.checkName(req.Name), s.c.alive(ctx)); err != nil {
-		return driver.Grant{}, false, err
-	}
-	sent := s.c.clock.Now()
-	replies := s.c.voteIn(ctx, setnxTake, s.take(&req))
-	g, err := s.taken(ctx, req, &replies[0], sent)
-	return g, s.c.isIn(life, replies[1:]), err
-}
-
-// Vote implements vote.Voter, for RedissonRedLock.
-func (r redisson) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	sent := r.c.clock.Now()
-	w, command, err := r.ready(ctx, &req, r.extra)
-	if err != nil {
-		return driver.Grant{Request: req}, false, err
-	}
-	replies := r.c.voteIn(ctx, w.take, command)
-	g, err := r.taken(ctx, w, req, &replies[0], sent)
-	return g, r.c.isIn(life, replies[1:]), err
 }

@@ -23,7 +23,7 @@ type waiter struct {
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	first := c.addWaiter(req) // before the request: a grant may come at once (P7)
-	g, err := c.ask(ctx, req, true, first)
+	g, _, err := c.ask(ctx, req, true, first, c.once(req.TTL))
 	if _, queued := err.(*driver.HeldError); !queued {
 		c.removeWaiter(req.Owner)
 	} else {
@@ -55,13 +55,16 @@ func (k *contention) note(name string, now driver.Instant) {
 }
 
 // Contended implements driver.ContentionHinter.
-func (c *client) Contended(name string) bool {
-	place, mark := c.contention.at(name, 0)
+func (c *client) Contended(name string) bool { return c.contention.wanted(name, c.clock) }
+
+// wanted reports whether others have wanted a name lately.
+func (k *contention) wanted(name string, clock driver.Clock) bool {
+	place, mark := k.at(name, 0)
 	seen := place.Load()
 	if seen>>32 != mark>>32 {
 		return false // most often; the clock is not asked
 	}
-	_, mark = c.contention.at(name, c.clock.Now())
+	_, mark = k.at(name, clock.Now())
 	return mark-seen <= uint64(lately/time.Millisecond)
 }
 
@@ -129,11 +132,6 @@ func (c *client) receive(message string) {
 	case "g":
 		c.receiveGrant(rest)
 	case "b":
-		select {
-		case <-c.closed: // then losses is closed too
-			return
-		default:
-		}
 		select {
 		case c.losses <- driver.Loss{Owners: []string{unescape(rest)}, Err: driver.ErrBroken}:
 		default: // the holder learns it by its next renewal

@@ -3,89 +3,14 @@
 package redislock
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
-
-// heldBack is a Conn that delivers messages when the test says so.
-type heldBack struct {
-	*respConn
-	mu       sync.Mutex
-	messages []string
-	came     chan struct{}
-	receive  func(string)
-}
-
-func (c *heldBack) Subscribe(ctx context.Context, channel string, receive func(string)) (func(), error) {
-	c.receive = receive
-	return c.respConn.Subscribe(ctx, channel, func(m string) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.messages = append(c.messages, m)
-		c.came <- struct{}{}
-	})
-}
-
-func (c *heldBack) deliver() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.messages {
-		c.receive(m)
-	}
-	c.messages = nil
-}
-
-// TestLateNews delays the news of a hand-over: the winner must not trust its grant for longer than the
-// claim, which began before the news was sent.
-func TestLateNews(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	withHandClock(t)
-	clock := &handClock{conn: dialResp(t, server.Addr)}
-	defer clock.conn.Close()
-	clock.advance(t, 1_000_000*time.Second)
-	o := &Options{Clock: clock, Poll: 400 * time.Millisecond}
-	a := open(t, dialResp(t, server.Addr), o)
-	conn := &heldBack{respConn: dialResp(t, server.Addr), came: make(chan struct{}, 10)}
-	b := open(t, conn, o)
-	ctx := t.Context()
-
-	for _, late := range []struct {
-		by     time.Duration
-		wanted bool
-	}{{500 * time.Millisecond, true}, {700 * time.Millisecond, false}} {
-		g, err := a.Try(ctx, driver.Request{Name: "n", Owner: "a" + late.by.String(), TTL: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		req := driver.Request{Name: "n", Owner: "b" + late.by.String(), TTL: 10 * time.Second}
-		asked := clock.Now()
-		if _, err := b.Enqueue(ctx, req); !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("Enqueue behind a holder: %v", err)
-		}
-		clock.advance(t, 100*time.Millisecond)
-		if err := a.Release(ctx, []driver.Grant{g})[0]; err != nil {
-			t.Fatal(err)
-		}
-		<-conn.came
-		clock.advance(t, late.by)
-		conn.deliver()
-		got, err := b.Wait(ctx, req)
-		switch {
-		case late.wanted && (err != nil || got.Since != asked || got.Valid != 700*time.Millisecond):
-			t.Errorf("news that was %v late gave Since %v after the request, Valid %v, %v", late.by, got.Since.Sub(asked), got.Valid, err)
-		case !late.wanted && !errors.Is(err, driver.ErrHeld):
-			t.Errorf("news that was %v late gave %+v, %v", late.by, got, err)
-		}
-		b.Release(ctx, []driver.Grant{{Request: req}})
-	}
-}
 
 // silence ends the subscription of a client, as a connection that breaks does, and returns when the server knows
 // that nobody is subscribed to the client's channel.

@@ -20,7 +20,7 @@ func open(t *testing.T, conn Conn, o *Options) *client {
 // TestGrantIsOfTheLatestRequest: a waiter asks for its place once more, for a block of tokens and with
 // another note. The news of its grant is of that request.
 func TestGrantIsOfTheLatestRequest(t *testing.T) {
-	c := &client{waiters: map[string]*waiter{}}
+	c := &client{link: &link{}, waiters: map[string]*waiter{}}
 	req := driver.Request{Name: "n", Owner: "owner", TTL: time.Minute, Tokens: 1}
 	if !c.addWaiter(req) {
 		t.Fatal("the waiter was there already")

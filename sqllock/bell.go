@@ -38,23 +38,12 @@ func (b *bells) bellOf(owner string) string {
 	return fmt.Sprintf("'holdfast-%.20x'", sha256.Sum256([]byte(b.caps.Store+"\x00"+owner)))
 }
 
-// roomy reports whether the pool can spare a connection, and have another one for requests.
-func (b *bells) roomy() bool {
-	s := b.pool.stats()
-	return s.MaxOpenConnections == 0 || s.MaxOpenConnections-s.InUse >= 2
-}
-
-// of returns the connection that has the owner's bell, or nil.
-func (b *bells) of(owner string) *sql.Conn {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.raised[owner]
-}
-
 // use runs f on the connection that has the owner's bell, and reports whether it did: not if there is none, or if
 // others use the connection and the caller is not patient. Then the owner has its bell still.
 func (b *bells) use(ctx context.Context, owner string, patient bool, f onConn) (used bool, err error) {
-	has, over := b.of(owner), false
+	b.mu.Lock()
+	has, over := b.raised[owner], false
+	b.mu.Unlock()
 	if has == nil {
 		return false, nil
 	}
@@ -147,10 +136,11 @@ func (b *bells) listen() {
 	if b.dialect != MySQL {
 		return
 	}
-	roomy := b.roomy()
+	s := b.pool.stats()
+	spare := s.MaxOpenConnections == 0 || s.MaxOpenConnections-s.InUse >= 2 // one for the ear, and one for requests
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hears || b.deaf || !roomy || b.alive(context.Background()) != nil {
+	if b.hears || b.deaf || !spare || b.life.Err() != nil {
 		return
 	}
 	if w := b.nextLocked(); w != nil {
@@ -183,7 +173,7 @@ func (b *bells) hear(w *waiter) {
 		})
 		b.mu.Lock()
 		w.listening, w.deaf = false, err != nil || !heard // until it moves up
-		if w = b.nextLocked(); w == nil || b.alive(context.Background()) != nil || b.deaf {
+		if w = b.nextLocked(); w == nil || b.life.Err() != nil || b.deaf {
 			w, b.hears = nil, false
 		}
 		b.mu.Unlock()
@@ -196,7 +186,7 @@ func (b *bells) hear(w *waiter) {
 func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (heard bool, err error) {
 	var before, kind string
 	who, l := []any{w.name, w.owner}, look{heads: headPlaces, owner: w.owner}
-	if err := b.scan(ctx, conn, &b.statements.ahead, who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
+	if err := b.scan(ctx, conn, b.statements.query(aheadText), who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
 		return false, err
 	}
 	if before == "" || before == w.owner || strings.Contains(kind, `"m":`) {

@@ -40,7 +40,7 @@ func (c *client) clean(ctx context.Context, rest int) error {
 		var plain, other []string
 		if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 			plain, other = nil, nil
-			return c.scan(ctx, conn, &c.statements.old, []any{last, pageSize}, func(scan func(...any) error) error {
+			return c.scan(ctx, conn, c.statements.query(oldText), []any{last, pageSize}, func(scan func(...any) error) error {
 				var name string
 				var isPlain bool
 				err := scan(&name, &isPlain)
@@ -58,7 +58,7 @@ func (c *client) clean(ctx context.Context, rest int) error {
 		last = slices.Max(append(append([]string{last}, plain...), other...))
 		for some := range slices.Chunk(plain, removeSize) {
 			q, args := c.statements.list(removeListText, some, nil)
-			if err := c.run(ctx, &q, args...); err != nil {
+			if err := c.run(ctx, q, args...); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func (c *client) clean(ctx context.Context, rest int) error {
 		}
 	}
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		return c.removeEnded(ctx, conn, &c.statements.forlorn, removeSize)
+		return c.removeEnded(ctx, conn, forlornText, removeSize)
 	})
 	return err
 }

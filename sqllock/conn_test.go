@@ -37,7 +37,6 @@ func (s slowServer) Connect(ctx context.Context) (sqldriver.Conn, error) {
 func clientOver(db *sql.DB, failure func(error) Failure) *client {
 	c := &client{pool: joinPool(db, nil), dialect: Postgres, library: Library{Failure: failure}}
 	c.life, c.stop = context.WithCancel(context.Background())
-	c.closed = c.life.Done()
 	return c
 }
 

@@ -43,6 +43,7 @@ type grammar struct {
 	orReplace        string // makes an INSERT change the place that the owner has
 	primary          string // fails a statement if the server takes no writes
 	forUpdate        string // locks the rows that a statement reads
+	found, joined    string // what of the places is read, and how they are joined to it: see readText
 }
 
 // hostTime stands for an argument: SQLite runs on the caller's host, whose clock has more digits than SQLite's own.
@@ -52,15 +53,16 @@ var grammars = map[Dialect]grammar{
 	Postgres: {
 		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		max: "greatest", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", forUpdate: "FOR UPDATE",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", forUpdate: "FOR UPDATE", found: placeColumns, joined: "p ON 1 = 1",
 	},
 	MySQL: {
 		now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
 		orReplace: "ON DUPLICATE KEY UPDATE", primary: primaryMySQL, forUpdate: "FOR UPDATE",
+		found: foundMySQL, joined: joinedMySQL,
 	},
 	SQLite: {
 		now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", found: placeColumns, joined: "p ON 1 = 1",
 	},
 }
 
@@ -94,8 +96,6 @@ type query struct {
 	// args says for each placeholder which argument it takes, from 1 up; 0 is the host's time. nil: the database
 	// takes them by number.
 	args []int
-	// before stands before the arguments; nothing can be appended to it in place.
-	before []any
 	// pieces are the text between the placeholders, where the arguments are written into the text: see literal.
 	// nil: they go beside it.
 	pieces []string
@@ -104,6 +104,7 @@ type query struct {
 // words replaces the {words} of a statement by the dialect's own.
 func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
+	text = strings.NewReplacer("{found}", g.found, "{joined}", g.joined).Replace(text)
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
 		"{or replace}", g.orReplace, "{primary}", g.primary, "{for update}", g.forUpdate,
@@ -113,12 +114,12 @@ func (d Dialect) words(text string, tables tables) string {
 }
 
 // query translates a statement with placeholders $1 to $99.
-func (d Dialect) query(text string, tables tables) query {
+func (d Dialect) query(text string, tables tables) *query {
 	text = d.words(text, tables)
 	if d == Postgres {
-		return query{text: text}
+		return &query{text: text}
 	}
-	q := query{args: []int{}}
+	q := &query{args: []int{}}
 	var pieces []string
 	for {
 		before, after, found := strings.Cut(text, "$")
@@ -151,13 +152,6 @@ func (q *query) bound(args ...any) Statement {
 	return Statement{Text: text, Args: args}
 }
 
-func bound(queries []query, args ...any) (statements []Statement) {
-	for i := range queries {
-		statements = append(statements, queries[i].bound(args...))
-	}
-	return statements
-}
-
 // bind returns the statement's text, and its arguments in the order of the placeholders.
 func (q *query) bind(args []any) (string, []any) {
 	switch {
@@ -169,13 +163,10 @@ func (q *query) bind(args []any) (string, []any) {
 		}
 		b.WriteString(q.pieces[len(q.args)])
 		return b.String(), nil
-	case q.args == nil && q.before == nil:
-		return q.text, args
 	case q.args == nil:
-		return q.text, append(q.before, args...)
+		return q.text, args
 	}
-	bound := make([]any, 0, len(q.before)+len(q.args))
-	bound = append(bound, q.before...)
+	bound := make([]any, 0, len(q.args))
 	now := any(nil)
 	for _, n := range q.args {
 		if n > 0 {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"slices"
 )
 
 // Library is what this package needs to know of the SQL driver behind a *sql.DB. The packages beside this one have
@@ -25,11 +26,11 @@ type Library struct {
 	// For PostgreSQL; nil: waiters poll.
 	Listen func(ctx context.Context, receive func(payload string)) (channel string, stop func(), err error)
 
-	// Together runs statements one after the other on a connection, in one round trip, and returns the first error.
-	// nil: each is a round trip.
+	// Together runs two or more statements one after the other on a connection, in one round trip, and returns the
+	// first error. nil: each is a round trip.
 	Together func(ctx context.Context, conn *sql.Conn, statements []Statement) error
 
-	// Before are arguments that stand before those of each statement, also for Together: they tell the SQL driver
+	// Before are arguments that stand before those of each statement outside of Together: they tell the SQL driver
 	// how to send it. nil: none.
 	Before []any
 
@@ -86,13 +87,15 @@ type Statement struct {
 }
 
 // together runs statements one after the other, in one round trip where the library can.
-func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) error {
+func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) (err error) {
 	ctx = c.statementContext(ctx)
-	run := c.library.Together
-	if run == nil || len(statements) == 1 {
-		run = oneByOne
+	if c.library.Together != nil && len(statements) > 1 {
+		err = c.library.Together(ctx, conn, statements)
+	} else {
+		for i := 0; i < len(statements) && err == nil; i++ {
+			err = c.runOne(ctx, conn, &statements[i])
+		}
 	}
-	err := run(ctx, conn, statements)
 	for i := range statements {
 		if err == nil && statements[i].done != nil {
 			statements[i].done()
@@ -101,20 +104,14 @@ func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Stat
 	return err
 }
 
-// oneByOne runs statements, each in a round trip.
-func oneByOne(ctx context.Context, conn *sql.Conn, statements []Statement) error {
-	for i := range statements {
-		if err := runOne(ctx, conn, &statements[i]); err != nil {
-			return err
-		}
+func (c *client) runOne(ctx context.Context, conn *sql.Conn, s *Statement) error {
+	args := s.Args
+	if len(c.library.Before) > 0 {
+		args = slices.Concat(c.library.Before, args)
 	}
-	return nil
-}
-
-func runOne(ctx context.Context, conn *sql.Conn, s *Statement) error {
 	switch {
 	case s.Each != nil:
-		rows, err := conn.QueryContext(ctx, s.Text, s.Args...)
+		rows, err := conn.QueryContext(ctx, s.Text, args...)
 		if err != nil {
 			return err
 		}
@@ -126,9 +123,9 @@ func runOne(ctx context.Context, conn *sql.Conn, s *Statement) error {
 		}
 		return rows.Err()
 	case s.Into != nil:
-		return conn.QueryRowContext(ctx, s.Text, s.Args...).Scan(s.Into...)
+		return conn.QueryRowContext(ctx, s.Text, args...).Scan(s.Into...)
 	}
-	result, err := conn.ExecContext(ctx, s.Text, s.Args...)
+	result, err := conn.ExecContext(ctx, s.Text, args...)
 	if err == nil && s.Changed != nil {
 		*s.Changed, err = result.RowsAffected()
 	}

@@ -1,13 +1,16 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +45,23 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// ParseURL returns what a store URL's parameter hf.tables says, DefaultPrefix if it is missing, and the other
+// parameters, which are the client library's. Without others there may be none.
+func ParseURL(u *url.URL, others bool) (prefix string, theirs url.Values, err error) {
+	params, err := driver.Params(u, others, "hf.tables")
+	prefix = cmp.Or(params["hf.tables"], DefaultPrefix)
+	if err == nil {
+		err = CheckPrefix(prefix)
+	}
+	theirs = u.Query()
+	for key := range theirs {
+		if strings.HasPrefix(key, "hf.") {
+			theirs.Del(key)
+		}
+	}
+	return prefix, theirs, err
+}
+
 // client is the driver over one pool.
 type client struct {
 	pool       *pool
@@ -66,7 +86,6 @@ type client struct {
 	losses      chan driver.Loss
 	life        context.Context // of the client's own work, which ends with it
 	stop        func()          // ends it
-	closed      <-chan struct{} // its end
 	working     sync.WaitGroup  // goroutines
 }
 
@@ -99,10 +118,7 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	if o == nil {
 		o = &Options{}
 	}
-	prefix := o.Prefix
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
+	prefix := cmp.Or(o.Prefix, DefaultPrefix)
 	if err := CheckPrefix(prefix); err != nil {
 		return nil, err
 	}
@@ -113,12 +129,11 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	c := &client{
-		pool: p, dialect: dialect, library: library, statements: newStatements(dialect, prefix, library.Before),
+		pool: p, dialect: dialect, library: library, statements: newStatements(dialect, prefix),
 		clock: o.Clock, log: o.Log, waiters: map[string]*waiter{},
 		newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
-	c.closed = c.life.Done()
 	if c.clock == nil {
 		c.clock = driver.HostClock
 	}
@@ -171,12 +186,9 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 		}
 	}
 	if len(values) < 3 {
-		at := poll
-		if at == 0 {
-			at = driver.DefaultPoll
-		}
+		at := cmp.Or(poll, driver.DefaultPoll)
 		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
-			if err := c.run(ctx, &c.statements.writeMeta, pair[:]...); err != nil {
+			if err := c.run(ctx, c.statements.query(writeMetaText), pair[:]...); err != nil {
 				return meta{}, err
 			}
 		}
@@ -211,7 +223,7 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
-		return c.scan(ctx, conn, &c.statements.readMeta, nil, func(scan func(...any) error) error {
+		return c.scan(ctx, conn, c.statements.query(readMetaText), nil, func(scan func(...any) error) error {
 			var name, value string
 			err := scan(&name, &value)
 			values[name] = value
@@ -237,18 +249,14 @@ func (c *client) listen(ctx context.Context) error {
 		c.receive(payload)
 	})
 	if err == nil {
-		err = c.greet(ctx, channel, hello, arrived)
-		if err != nil {
+		if err = cmp.Or(c.greet(ctx, channel, hello, arrived), ctx.Err()); err != nil {
 			stop()
 		}
 	}
-	if ctx.Err() != nil {
-		if err == nil {
-			stop() // New returns no driver whose Close would
-		}
-		return ctx.Err()
-	}
 	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		c.log.Warn("holdfast: PostgreSQL's notifications do not arrive, so waiters poll", "store", c.caps.Store, "error", err)
 		c.caps.Guarantees.Summary += " Notifications do not arrive on this connection: waiters poll."
 		return nil
@@ -261,7 +269,7 @@ func (c *client) listen(ctx context.Context) error {
 const greetTimeout = time.Second
 
 func (c *client) greet(ctx context.Context, channel, hello string, arrived <-chan struct{}) error {
-	if err := c.run(ctx, &query{text: notifyText, before: c.statements.before}, channel, hello); err != nil {
+	if err := c.run(ctx, c.statements.query(notifyText), channel, hello); err != nil {
 		return err
 	}
 	select {
@@ -279,18 +287,16 @@ func (c *client) Caps() driver.Caps { return c.caps }
 
 // alive returns an error if the client is closed or the context has ended.
 func (c *client) alive(ctx context.Context) error {
-	select {
-	case <-c.closed:
+	if c.life.Err() != nil {
 		return driver.ErrClosed
-	default:
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Close implements driver.Driver.
 func (c *client) Close() error {
 	c.mu.Lock()
-	if c.alive(context.Background()) != nil {
+	if c.life.Err() != nil {
 		c.mu.Unlock()
 		return driver.ErrClosed
 	}

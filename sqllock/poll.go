@@ -57,7 +57,7 @@ func (c *client) startPollingLocked(w *waiter) {
 	case c.newcomer <- struct{}{}:
 	default: // the poller has been told already
 	}
-	if !c.polling && c.alive(context.Background()) == nil {
+	if !c.polling && c.life.Err() == nil {
 		c.polling = true
 		c.working.Go(c.pollLoop)
 	}
@@ -75,7 +75,7 @@ func (c *client) pollLoop() {
 		waiters, pause := c.pollTargets()
 		c.bells.listen()
 		switch {
-		case len(waiters) == 0 || c.alive(context.Background()) != nil:
+		case len(waiters) == 0 || c.life.Err() != nil:
 			return
 		case pause > 0:
 			c.sleep(pause, c.newcomer) // meanwhile a step of this client may have seen the rows
@@ -100,7 +100,7 @@ func (c *client) sleep(d time.Duration, wake <-chan struct{}) {
 	select {
 	case <-timer.C:
 	case <-wake:
-	case <-c.closed:
+	case <-c.life.Done():
 	}
 }
 
@@ -132,7 +132,7 @@ func (c *client) poll(ctx context.Context, conn *sql.Conn, waiters []*waiter) er
 		}
 		ahead := map[[2]string]int{}
 		q, args := c.statements.list(queuedText, names, owners)
-		if err := c.scan(ctx, conn, &q, args, func(scan func(...any) error) error {
+		if err := c.scan(ctx, conn, q, args, func(scan func(...any) error) error {
 			var key [2]string
 			var n int
 			err := scan(&key[0], &key[1], &n)

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -41,8 +42,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 
 // releaseMany releases grants at names for which nobody waits, in one transaction, and returns the others.
 func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
-	quick := func(context.Context, *sql.Conn) (bool, error) { return false, nil }
-	rest = c.batch(ctx, releasing, grants, which, errs, quick, (*change).release)
+	rest = c.batch(ctx, releasing, grants, which, errs, nil, (*change).release)
 	for _, i := range which {
 		if !slices.Contains(rest, i) {
 			c.forget(grants[i].Owner)
@@ -77,54 +77,47 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	l := look{heads: headPlaces, owner: g.Owner}
 	plain := !withdraw && c.hasShortCut(&g.Request) && g.Block < 2
-	if done, err := c.bells.release(ctx, g.Owner, func(ctx context.Context, conn *sql.Conn, then ...Statement) error {
-		if plain { // others wait, most likely
-			if done, err := c.pass(ctx, conn, g, then...); done || err != nil {
+	end := func(ctx context.Context, conn *sql.Conn, then ...Statement) error {
+		if plain {
+			if done, err := c.free(ctx, conn, g, then...); done || err != nil {
 				answer = nil
 				return err
 			}
 		}
 		return c.step(ctx, conn, g.Name, l, step, then...)
-	}); done && err == nil {
-		return answer
 	}
-	_, err := c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error {
-		if plain {
-			if done, err := c.free(ctx, conn, g); done || err != nil {
-				answer = nil
-				return err
-			}
-		}
-		return c.step(ctx, conn, g.Name, l, step)
-	})
-	c.bells.lower(ctx, g.Owner)
-	if err != nil {
-		return err
+	done, err := c.bells.release(ctx, g.Owner, end)
+	if !done || err != nil {
+		_, err = c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error { return end(ctx, conn) })
+		c.bells.lower(ctx, g.Owner)
 	}
-	return answer
+	return cmp.Or(err, answer)
 }
 
 // free ends a plain hold in one statement, or hands the name over to a waiter that asks for a plain one. It reports
-// false if it has done nothing: then the hold is gone, or the row is to be read.
-func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant) (bool, error) {
+// false if it has done nothing: then the hold is gone, or the row is to be read. Then are statements that follow: of
+// an owner that has a bell, behind which others wait, most likely.
+func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant, then ...Statement) (bool, error) {
 	if c.dialect == MySQL {
-		if n, err := c.exec(ctx, conn, &c.statements.free, g.Name, g.Owner); n == 1 || err != nil {
-			return true, err
+		if len(then) == 0 {
+			if n, err := c.exec(ctx, conn, c.statements.query(freeMySQL), g.Name, g.Owner); n == 1 || err != nil {
+				return true, err
+			}
 		}
-		return c.pass(ctx, conn, g)
+		return c.pass(ctx, conn, g, then...)
 	}
-	n, q := int64(0), c.statements.free.bound(g.Name, g.Owner, micros(c.caps.PollInterval()))
+	n, q := int64(0), c.statements.bound(passPostgres, g.Name, g.Owner, micros(c.caps.PollInterval()))
 	q.Into = []any{&n, new(int64)}
 	err := c.together(ctx, conn, []Statement{q})
 	return n == 1, err
 }
 
-// pass hands a plain hold over in MySQL, in one round trip. It reports false if it has done nothing.
+// pass hands a plain hold over in MySQL, in one round trip, or does nothing.
 func (c *client) pass(ctx context.Context, conn *sql.Conn, g *driver.Grant, then ...Statement) (bool, error) {
 	if c.library.Together == nil {
 		return false, nil // the row would be locked for several round trips
 	}
-	n, all := int64(0), bound(c.statements.pass, g.Name, g.Owner, micros(c.caps.PollInterval()))
+	n, all := int64(0), c.statements.all(passTexts, g.Name, g.Owner, micros(c.caps.PollInterval()))
 	all = append(append(all, Statement{Text: "SELECT @holdfast_done", Into: []any{&n}}), then...)
 	if err := c.together(ctx, conn, all); err != nil {
 		return false, c.rollBack(ctx, conn, err)

@@ -52,13 +52,13 @@ func (c *client) renewMany(
 			return false, nil
 		}
 		q, args := c.statements.list(renewText, names, owners)
-		n, err := c.exec(ctx, conn, &q, args...)
+		n, err := c.exec(ctx, conn, q, args...)
 		return n == int64(len(which)), err
 	}
 	return c.batch(ctx, renewing, grants, which, errs, plain, func(a *change, g *driver.Grant) error { return a.renew(g, sent) })
 }
 
-// batch lets f decide on some grants in one transaction over their rows, unless quick has done all. It sets the
+// batch lets f decide on some grants in one transaction over their rows, unless quick, if there is one, has done all. It sets the
 // grants' errors, and returns those at names at which places have to be read: nothing has happened to them.
 func (c *client) batch(
 	ctx context.Context, u urgency, grants []driver.Grant, which []int, errs []error,
@@ -69,9 +69,12 @@ func (c *client) batch(
 		at[grants[i].Name] = append(at[grants[i].Name], i)
 	}
 	var left []string
-	_, err := c.request(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, u, func(ctx context.Context, conn *sql.Conn) (err error) {
 		left = nil
-		done, err := quick(ctx, conn)
+		done := false
+		if quick != nil {
+			done, err = quick(ctx, conn)
+		}
 		if err == nil && !done {
 			left, err = c.stepRows(ctx, conn, slices.Sorted(maps.Keys(at)), func(a *change) {
 				for _, i := range at[a.name] {

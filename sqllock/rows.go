@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -30,13 +31,9 @@ func (r *row) fields() []any {
 
 // placeRow is a row of {places} without its name. ticket 0: it is not written yet.
 type placeRow struct {
-	Owner   string `json:"owner"`
-	Ticket  int64  `json:"-"`
-	Tokens  int64  `json:"tokens"`
-	Joined  int64  `json:"joined"`
-	Asked   int64  `json:"asked"`
-	Ends    int64  `json:"ends"`
-	Request string `json:"request"`
+	Owner                               string
+	Ticket, Tokens, Joined, Asked, Ends int64
+	Request                             string
 }
 
 // fields are the columns of a place in their order.
@@ -214,6 +211,10 @@ func (s *state) text() string {
 	for i := range saved.Tombstones {
 		saved.Tombstones[i].Until = driver.Instant(serverTime(saved.Tombstones[i].Until))
 	}
+	return marshal(saved)
+}
+
+func marshal(saved any) string {
 	text, err := json.Marshal(saved)
 	if err != nil {
 		panic(err) // there is nothing in it that could fail
@@ -254,11 +255,7 @@ func placeOf(p *record.Place) placeRow {
 func requestText(req *driver.Request, client string) string {
 	saved := save(req, client)
 	saved.Owner = ""
-	text, err := json.Marshal(saved)
-	if err != nil {
-		panic(err) // there is nothing in it that could fail
-	}
-	return string(text)
+	return marshal(saved)
 }
 
 // crowdOf is the value of the column crowd while some wait for a lock of the request's kind.
@@ -310,25 +307,22 @@ func (s *state) settle(now driver.Instant, rules *record.Rules) {
 
 // putTombstone puts up a tombstone, in place of one that its owner has already.
 func (s *state) putTombstone(f tombstone) {
-	for i := range s.tombstones {
-		if s.tombstones[i].Owner == f.Owner {
-			s.tombstones[i] = f
-			return
-		}
-	}
+	s.tombstones = slices.DeleteFunc(s.tombstones, func(other tombstone) bool { return other.Owner == f.Owner })
 	s.tombstones = append(s.tombstones, f)
 }
 
 // tombstoneOf returns the error that an owner's tombstone says, or nil if it has none.
 func (s *state) tombstoneOf(owner string) error {
-	for i := range s.tombstones {
-		switch {
-		case s.tombstones[i].Owner != owner:
-		case s.tombstones[i].Broken:
-			return driver.ErrBroken
-		default:
-			return driver.ErrNotHeld
-		}
+	switch i := slices.IndexFunc(s.tombstones, func(f tombstone) bool { return f.Owner == owner }); {
+	case i < 0:
+		return nil
+	case s.tombstones[i].Broken:
+		return driver.ErrBroken
 	}
-	return nil
+	return driver.ErrNotHeld
+}
+
+// reasonGone returns the error that says why an owner has no hold.
+func (s *state) reasonGone(owner string) error {
+	return cmp.Or(s.tombstoneOf(owner), driver.ErrNotHeld)
 }

@@ -153,7 +153,7 @@ func (c *client) fixSchema(ctx context.Context, prefix string) (err error) {
 		return err
 	}
 	name := quote + strings.ReplaceAll(schema, quote, quote+quote) + quote
-	c.statements = newStatements(c.dialect, name+"."+prefix, c.library.Before)
+	c.statements = newStatements(c.dialect, name+"."+prefix)
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (c *client) schemaPostgres(ctx context.Context, prefix string) (ours string
 	var others []string
 	_, err = c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		ours, others = "", nil
-		return c.scan(ctx, conn, &q, nil, func(scan func(...any) error) error {
+		return c.scan(ctx, conn, q, nil, func(scan func(...any) error) error {
 			var schema string
 			var visible bool
 			err := scan(&schema, &visible)

@@ -52,7 +52,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	s := newStatements(MySQL, "p", nil)
+	s := newStatements(MySQL, "p")
 	q, args := s.list("{names};{owners}", []string{"a", "b", "c"}, []string{"x", "y", "z"})
 	if q.text != "?, ?, ?, ?;?, ?, ?, ?" || !reflect.DeepEqual(args, []any{"a", "b", "c", "c", "x", "y", "z", "z"}) {
 		t.Errorf("%q, %v", q.text, args)

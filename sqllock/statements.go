@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,24 +13,9 @@ import (
 type statements struct {
 	dialect Dialect
 	tables  tables
-	before  []any // Library.Before
 
-	read, readCounts        query   // of a name, without and with how many wait
-	lock                    []query // begin a transaction that has the row of a name to itself
-	begin, commit, rollback []query
-	insert, update          query // the row
-	removePlace, addPlace   query
-	take, free              query   // the short cuts
-	pass, join              []query // hand over in MySQL; take a place beside the row
-	confirm                 query
-	over, forlorn           query // places that nobody confirms: of a name, of all names
-	removeOver              query
-	used, old               query // rows
-	now, ahead              query
-	readMeta, writeMeta     query
-
-	mu    sync.Mutex
-	lists map[string]query // those over lists of names, by their text
+	mu         sync.Mutex
+	translated map[string]*query // by the texts below
 }
 
 const (
@@ -39,10 +23,14 @@ const (
 
 	// Reads the row of name $1, its first $2 places, and that of owner $3, in one snapshot: a line for each place,
 	// or one line if there are none. Version is 0 if there is no row.
-	readText = `SELECT {now}, COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
+	readText = "SELECT {now}, 0, 0, 0, " + rowOrNone + fromRow + fromPlaces
+	// The same, and how many wait, how many before the owner, and when the first place ends that is not confirmed.
+	readCountsText = "SELECT {now}, n.total, n.ahead, n.ends, " + rowOrNone + fromRow + counting + fromPlaces
+	rowOrNone      = `COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
  COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''),
- COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.crowd, 0), COALESCE(l.extra, ''), {counts},
- ` + placeOrNone + ` FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 {counting} LEFT JOIN (
+ COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.crowd, 0), COALESCE(l.extra, ''), ` + placeOrNone
+	fromRow    = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1"
+	fromPlaces = ` LEFT JOIN (
  SELECT * FROM (SELECT {found} FROM {places} WHERE name = $1 ORDER BY ticket LIMIT $2) h
  UNION ALL SELECT {found} FROM {places} WHERE name = $1 AND owner = $3) {joined}`
 	placeColumns = "owner, ticket, tokens, joined, asked, ends, request"
@@ -52,9 +40,7 @@ const (
 	// finds tickets, and then the places of those.
 	foundMySQL  = "ticket"
 	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket WHERE 1 = 1 {primary}"
-	// How many wait, how many before the owner, and when the first place ends that is not confirmed.
-	counts   = "n.total, n.ahead, n.ends"
-	counting = `LEFT JOIN (SELECT count(*) AS total, COALESCE(sum(CASE WHEN c.ticket < m.ticket THEN 1 ELSE 0 END), 0) AS ahead,
+	counting    = ` LEFT JOIN (SELECT count(*) AS total, COALESCE(sum(CASE WHEN c.ticket < m.ticket THEN 1 ELSE 0 END), 0) AS ahead,
  COALESCE(min(c.ends), 0) AS ends FROM {places} c LEFT JOIN {places} m ON m.name = $1 AND m.owner = $3 WHERE c.name = $1) n ON 1 = 1`
 
 	// Version and token are also not less than the time, so that those of a name go on where they were when its row
@@ -80,14 +66,14 @@ const (
  {or replace} tokens = $3, asked = $4, ends = {now} + $5`
 	// In PostgreSQL neither waits for the disk: if the server crashes and forgets a place, its owner, which has to
 	// ask again anyway, takes another.
-	confirmPostgres = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5" +
+	confirmQuick = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5" +
 		" FROM (SELECT set_config('synchronous_commit', 'off', true) AS quick) o WHERE name = $1 AND owner = $2 AND o.quick = 'off'"
-	confirmText = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5 WHERE name = $1 AND owner = $2"
+	confirmPlain = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5 WHERE name = $1 AND owner = $2"
 
 	// Places that nobody has confirmed.
-	overText    = "SELECT name, owner FROM {places} WHERE name = $1 AND ends < {now} ORDER BY ends LIMIT 2"
-	removeOver  = "DELETE FROM {places} WHERE name = $1 AND owner = $2 AND ends < {now}"
-	forlornText = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends LIMIT $1"
+	overText       = "SELECT name, owner FROM {places} WHERE name = $1 AND ends < {now} ORDER BY ends LIMIT 2"
+	removeOverText = "DELETE FROM {places} WHERE name = $1 AND owner = $2 AND ends < {now}"
+	forlornText    = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends LIMIT $1"
 
 	// Takes a plain hold on a name that nobody uses. A statement that waits for the row judges it as it is
 	// afterwards. WHERE NOT EXISTS finds a name in use before the conflict does: a conflict locks the row, and then
@@ -180,10 +166,13 @@ const (
 	beginPostgres = "BEGIN ISOLATION LEVEL READ COMMITTED"
 )
 
-// The statements of a transaction. The lock is one of its own, so that what is read after it is read at a later
-// moment: PostgreSQL takes a snapshot for each statement, InnoDB with the first plain SELECT.
+// The statements that differ by more than words. Those of a transaction lock the row by a statement of its own, so
+// that what is read after it is read at a later moment: PostgreSQL takes a snapshot for each statement, InnoDB with
+// the first plain SELECT.
 var (
-	beginTexts = map[Dialect][]string{
+	takeText    = map[Dialect]string{Postgres: takePostgres, MySQL: takeMySQL}
+	confirmText = map[Dialect]string{Postgres: confirmQuick, MySQL: confirmPlain, SQLite: confirmPlain}
+	beginTexts  = map[Dialect][]string{
 		Postgres: {beginPostgres, stopPostgres}, MySQL: {stopMySQL, "BEGIN"}, SQLite: {"BEGIN IMMEDIATE"},
 	}
 	lockTexts = map[Dialect][]string{
@@ -201,60 +190,42 @@ var (
 	}
 )
 
-func newStatements(d Dialect, prefix string, before []any) *statements {
-	s := &statements{dialect: d, tables: tablesOf(prefix), before: slices.Clip(before), lists: map[string]query{}}
-	take, free, confirm := takePostgres, passPostgres, confirmPostgres
-	found, joined := placeColumns, "p ON 1 = 1"
-	switch d {
-	case MySQL:
-		take, free, confirm = takeMySQL, freeMySQL, confirmText
-		found, joined = foundMySQL, joinedMySQL
-	case SQLite:
-		take, free, confirm = "", "", confirmText
-	}
-	read := strings.NewReplacer("{found}", found, "{joined}", joined).Replace(readText)
-	for q, text := range map[*query]string{
-		&s.read:       strings.NewReplacer("{counts}", "0, 0, 0", "{counting}", "").Replace(read),
-		&s.readCounts: strings.NewReplacer("{counts}", counts, "{counting}", counting).Replace(read),
-		&s.insert:     insertText, &s.update: updateText, &s.removePlace: removePlaceText, &s.addPlace: addPlaceText,
-		&s.take: take, &s.free: free, &s.confirm: confirm, &s.over: overText, &s.removeOver: removeOver, &s.forlorn: forlornText,
-		&s.now: nowText, &s.ahead: aheadText, &s.used: usedText, &s.old: oldText, &s.readMeta: readMetaText, &s.writeMeta: writeMetaText,
-	} {
-		*q = s.query(text)
-	}
-	for texts, into := range map[*map[Dialect][]string]*[]query{
-		&beginTexts: &s.begin, &lockTexts: &s.lock, &commitTexts: &s.commit, &rollbackTexts: &s.rollback, &joinTexts: &s.join, &passTexts: &s.pass,
-	} {
-		for _, text := range (*texts)[d] {
-			*into = append(*into, s.query(text))
-		}
-	}
-	return s
+func newStatements(d Dialect, prefix string) *statements {
+	return &statements{dialect: d, tables: tablesOf(prefix), translated: map[string]*query{}}
 }
 
-// query translates a statement.
-func (s *statements) query(text string) query {
-	q := s.dialect.query(text, s.tables)
-	q.before = s.before
+// query translates a statement, the first time.
+func (s *statements) query(text string) *query {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.translated[text]
+	if q == nil {
+		q = s.dialect.query(text, s.tables)
+		s.translated[text] = q
+	}
 	return q
+}
+
+// bound returns a statement with its arguments.
+func (s *statements) bound(text string, args ...any) Statement { return s.query(text).bound(args...) }
+
+// all returns the dialect's statements of some texts with their arguments, of which those without placeholders get
+// none.
+func (s *statements) all(texts map[Dialect][]string, args ...any) (all []Statement) {
+	for _, text := range texts[s.dialect] {
+		all = append(all, s.bound(text, args...))
+	}
+	return all
 }
 
 // list returns a statement over lists of names and owners, and its arguments. The lists are filled up to a power of
 // two with their last items, so there are few different statements.
-func (s *statements) list(text string, names, owners []string) (query, []any) {
+func (s *statements) list(text string, names, owners []string) (*query, []any) {
 	size := 1
 	for size < len(names) {
 		size *= 2
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := strconv.Itoa(size) + text
-	q, ok := s.lists[key]
-	if !ok {
-		full := strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text)
-		q = s.query(full)
-		s.lists[key] = q
-	}
+	q := s.query(strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text))
 	var args []any
 	for _, items := range [][]string{names, owners} {
 		for i := range size {

@@ -47,16 +47,16 @@ const (
 
 // reading returns the statement that reads a name, and what it fills.
 func (c *client) reading(name string, l look) (Statement, *snapshot) {
-	q := &c.statements.read
+	text := readText
 	if l.count {
-		q = &c.statements.readCounts
+		text = readCountsText
 	}
 	s := &snapshot{}
-	statement := q.bound(name, l.heads, l.owner)
+	statement := c.statements.bound(text, name, l.heads, l.owner)
 	var total, ahead int64
 	statement.Each = func(scan func(...any) error) error {
 		var p placeRow
-		err := scan(slices.Concat(s.into(), []any{&total, &ahead, &s.ends}, p.fields())...)
+		err := scan(slices.Concat([]any{&s.now, &total, &ahead, &s.ends}, s.fields(), p.fields())...)
 		if p.Ticket != 0 && !slices.ContainsFunc(s.places, func(other placeRow) bool { return other.Ticket == p.Ticket }) {
 			s.places = append(s.places, p)
 		}
@@ -167,20 +167,13 @@ func (a *change) quiet() bool {
 	return a.next == a.before.row && len(a.removed) == 0 && len(a.added) == 0
 }
 
-// peek lets f decide on what is read without a lock, and reports whether that is the answer because there is
-// nothing to write.
-func (c *client) peek(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) (bool, error) {
+// peekOrStep lets f decide on what is read without a lock, and again in a step if there is something to write.
+func (c *client) peekOrStep(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) error {
 	s, err := c.read(ctx, conn, name, l)
 	if err != nil {
-		return false, err
+		return err
 	}
-	a, err := c.decide(name, s, f)
-	return a != nil && a.quiet(), err
-}
-
-// peekOrStep is peek, and step if there is something to write.
-func (c *client) peekOrStep(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) error {
-	if done, err := c.peek(ctx, conn, name, l, f); done || err != nil {
+	if a, err := c.decide(name, s, f); err != nil || a != nil && a.quiet() {
 		return err
 	}
 	return c.step(ctx, conn, name, l, f)
@@ -205,16 +198,24 @@ func (c *client) step(ctx context.Context, conn *sql.Conn, name string, l look, 
 	return nil
 }
 
+// begun returns the statements that begin a transaction. Those of SQLite are carried out already, because the time of
+// this host, which is SQLite's, is to be that after the lock.
+func (c *client) begun(ctx context.Context, conn *sql.Conn) ([]Statement, error) {
+	begin := c.statements.all(beginTexts)
+	if c.dialect == SQLite {
+		return nil, c.together(ctx, conn, begin)
+	}
+	return begin, nil
+}
+
 // lockAndDecide begins a transaction that has the name to itself, reads it and lets f decide. It reads more and
 // more of the queue if f needs that.
 func (c *client) lockAndDecide(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) (*change, error) {
-	begin := slices.Concat(bound(c.statements.begin), bound(c.statements.lock, name))
-	if c.dialect == SQLite { // the host's time is that after the lock
-		if err := c.together(ctx, conn, begin); err != nil {
-			return nil, err
-		}
-		begin = nil
+	begin, err := c.begun(ctx, conn)
+	if err != nil {
+		return nil, err
 	}
+	begin = append(begin, c.statements.all(lockTexts, name)...)
 	for {
 		read, s := c.reading(name, l)
 		if err := c.together(ctx, conn, append(begin, read)); err != nil {
@@ -238,40 +239,39 @@ func (c *client) write(ctx context.Context, conn *sql.Conn, a *change, then []St
 	if a.before.version == 0 && len(all) > 0 {
 		n := int64(0)
 		all[0].Changed = &n
-		err := c.together(ctx, conn, slices.Concat(bound(c.statements.commit), all, then))
+		err := c.together(ctx, conn, slices.Concat(c.statements.all(commitTexts), all, then))
 		if err == nil && n == 0 {
 			return errChanged
 		}
 		return err
 	}
 	for _, owner := range a.removed {
-		all = append(all, c.statements.removePlace.bound(a.name, owner))
+		all = append(all, c.statements.bound(removePlaceText, a.name, owner))
 	}
 	for _, p := range slices.Concat(a.added, a.confirmed) {
-		all = append(all, c.statements.addPlace.bound(a.name, p.Owner, p.Tokens, p.Joined, p.Asked, p.Ends, p.Request))
+		all = append(all, c.statements.bound(addPlaceText, a.name, p.Owner, p.Tokens, p.Joined, p.Asked, p.Ends, p.Request))
 	}
 	for _, m := range c.messages(a) {
-		q := query{text: notifyText, before: c.statements.before}
-		all = append(all, q.bound(m.channel, m.payload))
+		all = append(all, c.statements.bound(notifyText, m.channel, m.payload))
 	}
-	return c.together(ctx, conn, slices.Concat(all, bound(c.statements.commit), then))
+	return c.together(ctx, conn, slices.Concat(all, c.statements.all(commitTexts), then))
 }
 
 // writeRow returns the statement that writes the row.
 func (c *client) writeRow(a *change) Statement {
-	q, r := &c.statements.update, &a.next
+	text, r := updateText, &a.next
 	if a.before.version == 0 {
-		q = &c.statements.insert
+		text = insertText
 	}
 	version := max(a.before.version+1, a.before.now)
-	return q.bound(a.name, version, r.token, r.owner, r.client, r.ttl, r.delay, r.note, r.taken, r.expires, r.crowd, r.extra)
+	return c.statements.bound(text, a.name, version, r.token, r.owner, r.client, r.ttl, r.delay, r.note, r.taken, r.expires, r.crowd, r.extra)
 }
 
 // rollBack ends the transaction in which err was met, and returns err. A connection of which it is not certain that
 // nothing is committed is closed. In SQLite there may be no transaction to end, because it did not begin.
 func (c *client) rollBack(ctx context.Context, conn *sql.Conn, err error) error {
 	conflict := c.library.judge(err) == Conflict
-	if !conflict || c.together(ctx, conn, bound(c.statements.rollback)) != nil && c.dialect != SQLite {
+	if !conflict || c.together(ctx, conn, c.statements.all(rollbackTexts)) != nil && c.dialect != SQLite {
 		discard(conn)
 	}
 	return err
@@ -307,7 +307,7 @@ func (c *client) stepRows(ctx context.Context, conn *sql.Conn, names []string, f
 		}
 	}
 	if err == nil {
-		err = c.together(ctx, conn, append(all, bound(c.statements.commit)...))
+		err = c.together(ctx, conn, append(all, c.statements.all(commitTexts)...))
 	}
 	if err != nil {
 		return nil, c.rollBack(ctx, conn, err)
@@ -317,16 +317,13 @@ func (c *client) stepRows(ctx context.Context, conn *sql.Conn, names []string, f
 
 // lockRows begins a transaction that has the rows of some names to itself, and reads them.
 func (c *client) lockRows(ctx context.Context, conn *sql.Conn, names []string) (map[string]*snapshot, error) {
-	begin := bound(c.statements.begin)
-	if c.dialect == SQLite {
-		if err := c.together(ctx, conn, begin); err != nil {
-			return nil, err
-		}
-		begin = nil
+	begin, err := c.begun(ctx, conn)
+	if err != nil {
+		return nil, err
 	}
 	rows, now := map[string]*snapshot{}, int64(0)
 	q, args := c.statements.list(lockRowsText, names, nil)
-	lock, clock := q.bound(args...), c.statements.now.bound()
+	lock, clock := q.bound(args...), c.statements.bound(nowText)
 	lock.Each = func(scan func(...any) error) error {
 		var name string
 		s := &snapshot{}
@@ -335,7 +332,7 @@ func (c *client) lockRows(ctx context.Context, conn *sql.Conn, names []string) (
 		return err
 	}
 	clock.Into = []any{&now}
-	err := c.together(ctx, conn, append(begin, lock, clock))
+	err = c.together(ctx, conn, append(begin, lock, clock))
 	for _, s := range rows {
 		s.now = now // that of the row may be from before it was locked
 	}

@@ -12,17 +12,25 @@ import (
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
-	if err := c.tombstones.Get(req.Owner, c.clock.Now()); err != nil {
-		c.mu.Unlock()
+	err := c.sendLocked(req.Owner)
+	c.mu.Unlock()
+	if err != nil {
 		return driver.Grant{Request: req}, err
 	}
-	c.requests.sent(req.Owner)
-	c.mu.Unlock()
 	g, err := c.ask(ctx, req, nil, c.clock.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
 	return g, err
+}
+
+// sendLocked notes that a request of the owner is under way, or returns an error if the owner has been withdrawn.
+func (c *client) sendLocked(owner string) error {
+	err := c.tombstones.Get(owner, c.clock.Now())
+	if err == nil {
+		c.requests.sent(owner)
+	}
+	return err
 }
 
 // ask takes the hold or, for a waiter, a place. At a name that nobody uses it first tries the one statement that
@@ -80,9 +88,10 @@ func (c *client) hasShortCut(req *driver.Request) bool {
 
 // take takes a name that nobody uses, in one statement. It returns 0 if the name is in use, or is new to MySQL.
 func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) (token driver.Token, err error) {
-	q := c.statements.take.bound(req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note)
+	q := c.statements.bound(takeText[c.dialect], req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note)
 	if c.dialect == Postgres {
-		if err = conn.QueryRowContext(ctx, q.Text, q.Args...).Scan(&token); err == sql.ErrNoRows {
+		q.Into = []any{&token}
+		if err = c.together(ctx, conn, []Statement{q}); err == sql.ErrNoRows {
 			return 0, nil
 		}
 		return token, err
@@ -120,11 +129,11 @@ func (c *client) enter(
 			return false, err
 		}
 		defer leave()
-		all = []Statement{c.statements.confirm.bound(args...)}
+		all = []Statement{c.statements.bound(confirmText[c.dialect], args...)}
 	case c.dialect == SQLite:
 		return false, nil
 	default:
-		all = bound(c.statements.join, append(args, requestText(req, c.channel), crowdOf(req))...)
+		all = c.statements.all(joinTexts, append(args, requestText(req, c.channel), crowdOf(req))...)
 	}
 	read, s := c.reading(req.Name, l)
 	if err := c.together(ctx, conn, append(all, read)); err != nil {
@@ -135,21 +144,16 @@ func (c *client) enter(
 	}
 	a, err := c.decide(req.Name, s, decide)
 	if err == nil && !placed && s.ends != 0 && s.ends < s.now {
-		err = c.prune(ctx, conn, req.Name)
+		err = c.removeEnded(ctx, conn, overText, req.Name) // two at most: see record.Record.Ask
 	}
 	return a != nil && a.quiet(), err
 }
 
-// prune removes up to two places of a name that nobody confirms: see record.Record.Ask.
-func (c *client) prune(ctx context.Context, conn *sql.Conn, name string) error {
-	return c.removeEnded(ctx, conn, &c.statements.over, name)
-}
-
 // removeEnded removes the places that a statement finds, if nobody has confirmed them since. Each is removed by its
 // key: statements that remove several lock rows in orders that differ.
-func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find *query, args ...any) error {
+func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find string, args ...any) error {
 	var places [][2]string
-	if err := c.scan(ctx, conn, find, args, func(scan func(...any) error) error {
+	if err := c.scan(ctx, conn, c.statements.query(find), args, func(scan func(...any) error) error {
 		var p [2]string
 		err := scan(&p[0], &p[1])
 		places = append(places, p)
@@ -158,19 +162,11 @@ func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find *query, a
 		return err
 	}
 	for _, p := range places {
-		if _, err := c.exec(ctx, conn, &c.statements.removeOver, p[0], p[1]); err != nil {
+		if _, err := c.exec(ctx, conn, c.statements.query(removeOverText), p[0], p[1]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// reasonGone returns the error that says why an owner has no hold.
-func (a *change) reasonGone(owner string) error {
-	if err := a.tombstoneOf(owner); err != nil {
-		return err
-	}
-	return driver.ErrNotHeld
 }
 
 // storable returns a note as all databases can keep it: PostgreSQL has no text with a zero byte.

@@ -74,17 +74,16 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		return g, nil
 	case <-ctx.Done():
 		return driver.Grant{}, ctx.Err()
-	case <-c.closed:
+	case <-c.life.Done():
 		return driver.Grant{}, driver.ErrClosed
 	}
 }
 
-// expect notes that a request of the owner is under way, and returns its waiter, or an error if the owner has been
-// withdrawn.
+// expect is sendLocked, and returns the waiter of the owner.
 func (c *client) expect(req driver.Request) (w *waiter, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.tombstones.Get(req.Owner, c.clock.Now()); err != nil {
+	if err := c.sendLocked(req.Owner); err != nil {
 		return nil, err
 	}
 	w = c.waiters[req.Owner]
@@ -93,7 +92,6 @@ func (c *client) expect(req driver.Request) (w *waiter, err error) {
 		c.waiters[req.Owner] = w
 	}
 	w.request = req // how many tokens it asks for may have changed
-	c.requests.sent(req.Owner)
 	return w, nil
 }
 
@@ -151,10 +149,8 @@ func (c *client) receive(message string) {
 	case "h":
 		c.receiveHandOffLocked(rest)
 	case "b":
-		select {
-		case <-c.closed: // and with it losses
+		if c.life.Err() != nil { // and losses is closed
 			return
-		default:
 		}
 		select {
 		case c.losses <- driver.Loss{Owners: []string{rest}, Err: driver.ErrBroken}:

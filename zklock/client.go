@@ -17,17 +17,13 @@ import (
 
 // client is the driver.
 type client struct {
-	wire     zk.Config
+	wire     zk.Config // Leaderless: srvr of all servers told that none leads. Otherwise all sessions are at the leader (P1)
 	layout   layout
-	acl      *zk.ACL
+	acl      *zk.ACL // nil: everybody may do everything
 	clock    driver.Clock
 	caps     driver.Caps
 	onRevoke func(name string, token driver.Token)
 	retry    retryPolicy
-
-	// anyServer says that srvr of all servers has told that none of them leads, when the client was opened.
-	// Each new session asks again, and is at the leader if there is one; other clients never go elsewhere (P1).
-	anyServer bool
 
 	timer      *timer.Timer
 	life       context.Context // until Close

@@ -39,8 +39,8 @@ type keeper struct {
 // errOver says that a session has ended.
 var errOver = errors.New("the ZooKeeper session has ended")
 
-// timeoutFor returns how long the session is to last that a request's hold is on, or why there is none (P10).
-func (c *client) timeoutFor(r *driver.Request) (time.Duration, error) {
+// admit returns how long the session is to last that a request's hold is on, or why nothing is asked for (P10).
+func (c *client) admit(ctx context.Context, r *driver.Request) (time.Duration, error) {
 	var longest time.Duration
 	c.locked(func() { longest = c.longest })
 	switch {
@@ -53,7 +53,7 @@ func (c *client) timeoutFor(r *driver.Request) (time.Duration, error) {
 			r.TTL, r.LockDelay, driver.ErrUnsupported, longest)
 	}
 	whole := (r.TTL + r.LockDelay + time.Second - 1) / time.Second * time.Second
-	return max(c.caps.MinTTL, min(whole, longest)), c.checkPermits(r)
+	return max(c.caps.MinTTL, min(whole, longest)), cmp.Or(c.checkPermits(r), c.layout.checkName(r.Name), c.alive(ctx))
 }
 
 // acquireKeeper returns the keeper of this timeout for one user more. It opens a session if there is none.
@@ -157,7 +157,7 @@ func (k *keeper) connect(ctx context.Context) error {
 		return fmt.Errorf("ZooKeeper granted a session of %v, asked were %v: its bounds have changed", granted, k.timeout)
 	}
 	k.session, k.node = opened, c.layout.session(opened.ID())
-	c.locked(func() { k.trust.Timeout, k.trust.AnyServer = opened.Timeout(), opened.AnyServer() })
+	c.locked(func() { k.trust.AnyServer = opened.AnyServer() })
 	if err = k.makeNode(ctx); err != nil {
 		closeSession(opened)
 	}
@@ -189,11 +189,8 @@ func (k *keeper) do(ctx context.Context, ops ...zk.Op) ([]zk.Reply, error) {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	for i := range replies {
-		switch r := &replies[i]; {
-		case r.Committed:
-			k.trust.Answered(zksession.Write, r.Sent)
-		case r.Err == nil:
-			k.trust.Answered(zksession.Read, r.Sent)
+		if r := &replies[i]; r.Committed || r.Err == nil {
+			k.trust.Answered(r.Committed, r.Sent)
 		}
 	}
 	return replies, err

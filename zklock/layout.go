@@ -181,8 +181,7 @@ func parseNumber(text string) (int32, bool) {
 // digits returns the number as the server writes it.
 func (e *entry) digits() string { return e.name[strings.LastIndex(e.name, e.stem)+len(e.stem):] }
 
-// owner returns what an operator sees as the owner: the GUID's digits, or of nodes without one the
-// node's name.
+// owner returns what an operator sees as the owner: the GUID's digits, or of nodes without one the node's name.
 func (e *entry) owner() string {
 	if rest, ok := strings.CutPrefix(e.name, "_c_"); ok {
 		digits := strings.ReplaceAll(rest[:max(0, len(rest)-len(e.digits())-len(e.stem))], "-", "")
@@ -275,8 +274,7 @@ func levels(path string) (all []string) {
 // parent returns the path above.
 func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
-// tokenOf returns the token of a node that was created by a transaction. It must fit the tokens of
-// package driver.
+// tokenOf returns the token of a node that was created by a transaction. It must fit the tokens of package driver.
 func tokenOf(czxid int64) (driver.Token, error) {
 	if czxid <= 0 || czxid >= 1<<53 {
 		return 0, fmt.Errorf("the node's czxid 0x%x is not in 1…2^53-1, so it cannot be a fencing token", uint64(czxid))

@@ -27,7 +27,7 @@ func TestLeaderOutOfReach(t *testing.T) {
 	}
 	leader.Clients.Heal()
 	c := x.open(t)
-	if c.anyServer {
+	if c.wire.Leaderless {
 		t.Error("P1: the leader takes clients, and the client is at any server")
 	}
 	release(t, c, take(t, c, request("reached")))
@@ -45,7 +45,7 @@ func TestLeaderFoundLater(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}})
-	if !c.anyServer {
+	if !c.wire.Leaderless {
 		t.Fatal("no server led, and the client is at a leader")
 	}
 	at := func(ttl time.Duration) bool {

@@ -168,7 +168,7 @@ func New(ctx context.Context, config Config) (driver.Driver, error) {
 	c := &client{
 		wire:   zk.Config{Servers: slices.Clone(config.Servers), Dial: config.Dial, TLS: config.TLS, Clock: config.Clock},
 		retry:  policy,
-		layout: l, acl: zk.OpenACL(), clock: config.Clock, onRevoke: config.OnRevoke,
+		layout: l, clock: config.Clock, onRevoke: config.OnRevoke,
 		keepers: map[time.Duration]*keeper{}, owners: map[ownerKey]*owner{}, losses: make(chan driver.Loss, 16),
 	}
 	if config.User != "" {
@@ -200,7 +200,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 	const longest = 2 * time.Minute // that is asked for
 	long, err := probe(longest)
 	if errors.Is(err, zk.ErrNoLeader) {
-		c.anyServer, c.wire.Leaderless = true, true
+		c.wire.Leaderless = true
 		long, err = probe(longest)
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		Store:   "zk:" + id,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, Poll: poll, TokenBlock: 1,
-		Guarantees: guarantees(max(usualTick, shortest/2), c.anyServer),
+		Guarantees: guarantees(max(usualTick, shortest/2), c.wire.Leaderless),
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package zklock
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -10,17 +12,20 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// operate calls do with a keeper, and with a context that is bounded in time, for an operator who asks for a name.
+// operate is withKeeper for an operator who asks for a name.
 func (c *client) operate(ctx context.Context, name string, do func(context.Context, *keeper) error) error {
-	err := c.layout.checkName(name)
-	if err == nil {
-		err = c.alive(ctx)
+	if err := c.layout.checkName(name); err != nil {
+		return err
 	}
-	if err != nil {
+	return c.withKeeper(ctx, do)
+}
+
+// withKeeper calls do with a keeper, and with a context that is bounded in time.
+func (c *client) withKeeper(ctx context.Context, do func(context.Context, *keeper) error) error {
+	if err := c.alive(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := c.bounded(ctx)
@@ -53,6 +58,51 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		}
 		return err
 	})
+}
+
+// revokeMarker is what Curator's Revoker writes to a node to ask its holder to release.
+var revokeMarker = []byte("__REVOKE__")
+
+// Revoke asks the holders of a name to release it, as Curator's Revoker: Java's that have made their lock revocable,
+// and Go's with Config.OnRevoke. It writes to their nodes, so the note that they showed is gone. Nobody is forced to
+// obey: see Breaker.Break. d is a driver of this package. It returns driver.ErrNotHeld if nobody holds the name.
+func Revoke(ctx context.Context, d driver.Driver, name string) error {
+	c, ok := d.(*client)
+	if !ok {
+		return fmt.Errorf("revoking in a store of %T: %w", d, driver.ErrUnsupported)
+	}
+	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+		nodes, _, _, err := c.nodes(ctx, k, name)
+		if err != nil {
+			return err
+		}
+		asked := false
+		for _, n := range nodes {
+			if !n.holds {
+				break
+			}
+			if n.stem == stemLatch { // see Latch: nobody would hear that it has gone
+				return fmt.Errorf("revoking an entry of LeaderLatch: %w", driver.ErrUnsupported)
+			}
+			_, err := k.one(ctx, zk.SetData(n.path, revokeMarker, zk.AnyVersion))
+			if err != nil && !errors.Is(err, zk.NoNode) { // the hold may have been released
+				return err
+			}
+			asked = asked || err == nil
+		}
+		if !asked {
+			return driver.ErrNotHeld
+		}
+		return nil
+	})
+}
+
+// revokedLocked tells of a hold whose node has the marker.
+func (c *client) revokedLocked(o *owner, data []byte) {
+	if c.onRevoke != nil && !c.isClosed && bytes.Equal(data, revokeMarker) {
+		name, token := o.name, o.token
+		c.background.Go(func() { c.onRevoke(name, token) })
+	}
 }
 
 // Inspect implements driver.Operator. Since when a hold is held is by the clock of the leader. When it
@@ -197,11 +247,11 @@ const listedAtOnce = 500
 // List implements driver.Operator. It walks through all paths that begin with the prefix.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		err := c.alive(ctx)
 		var names []string
-		if err == nil {
-			names, err = c.scan(ctx, prefix)
-		}
+		err := c.withKeeper(ctx, func(ctx context.Context, k *keeper) (err error) {
+			names, err = c.scan(ctx, k, prefix)
+			return err
+		})
 		for _, name := range names {
 			var info driver.Info
 			info, err = c.Inspect(ctx, name)
@@ -216,14 +266,7 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 }
 
 // scan returns the names that begin with prefix and have nodes of locks, sorted.
-func (c *client) scan(ctx context.Context, prefix string) ([]string, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	k, err := c.anyKeeper(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer k.leave()
+func (c *client) scan(ctx context.Context, k *keeper, prefix string) ([]string, error) {
 	// Only paths below the prefix's last slash can begin with it.
 	var names []string
 	next := []string{prefix[:max(0, strings.LastIndexByte(prefix, '/'))]}
@@ -261,11 +304,8 @@ func (c *client) scan(ctx context.Context, prefix string) ([]string, error) {
 	return names, nil
 }
 
-// watchPause is the time between two attempts to watch.
-const watchPause = 100 * time.Millisecond
-
-// Watch implements driver.Watcher: by watches on the lists of the name's nodes, and on the nodes that
-// hold it, whose data are the notes.
+// Watch implements driver.Watcher: by watches on the lists of the name's nodes. It ends when they cannot be set again:
+// package holdfast then begins another.
 func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	hints, changed := make(chan struct{}, 1), make(chan struct{}, 1)
 	disarm, err := c.armWatch(ctx, name, changed)
@@ -282,20 +322,15 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
-		for {
+		for err == nil {
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				disarm()
-				return
 			}
 			disarm()
-			for disarm, err = c.armWatch(ctx, name, changed); err != nil; disarm, err = c.armWatch(ctx, name, changed) {
-				if !pause.Sleep(ctx, watchPause) {
-					return
-				}
+			if disarm, err = c.armWatch(ctx, name, changed); err == nil {
+				signal(hints) // also for what has changed before the watches were set again
 			}
-			signal(hints) // also for what has changed before the watches were set again
 		}
 	})
 	return hints, nil
@@ -311,19 +346,7 @@ func (c *client) armWatch(ctx context.Context, name string, changed chan<- struc
 			k.leave()
 		}
 		path, leases := c.layout.path(name), c.layout.leases(name)
-		replies, err := k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w))
-		if err != nil {
-			return err
-		}
-		entries := parseChildren(replies[1].Children).entries
-		var ops []zk.Op
-		for _, e := range entries[:holders(entries)] {
-			ops = append(ops, zk.GetData(path+"/"+e.name, w))
-		}
-		for _, child := range replies[2].Children {
-			ops = append(ops, zk.GetData(leases+"/"+child, w))
-		}
-		return failed(k.do(ctx, ops...))
+		return failed(k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w)))
 	})
 	if err != nil && disarm != nil {
 		disarm()

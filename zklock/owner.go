@@ -182,15 +182,6 @@ func (c *client) lostPlace(o *owner) error {
 	return errGone
 }
 
-// doubt notes that the outcome of the request that is under way is not known.
-func (c *client) doubt(o *owner, timeout time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leavePlaceLocked(o)
-	o.state = doubtful
-	c.expireAtLocked(o, c.clock.Now().Add(timeout))
-}
-
 // expireAtLocked sets when an owner's nodes are deleted unless they are renewed or confirmed.
 func (c *client) expireAtLocked(o *owner, until driver.Instant) {
 	o.until = until
@@ -200,9 +191,8 @@ func (c *client) expireAtLocked(o *owner, until driver.Instant) {
 // sweepPause is the time between two sweeps, at least, and between two attempts to delete a node.
 const sweepPause = 50 * time.Millisecond
 
-// sweep deletes the nodes whose time is over, and closes sessions that nobody uses (P9). The timer calls it.
-// It visits all owners, and not often: a hold is renewed, and a place confirmed, long before its time is
-// over.
+// sweep deletes the nodes whose time is over, and closes sessions that nobody uses (P9). The timer calls it. It
+// visits all owners, and not often: a hold is renewed, and a place confirmed, long before its time is over.
 func (c *client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

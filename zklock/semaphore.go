@@ -13,10 +13,9 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// A semaphore's permits are nodes below leases. Who wants some takes a place below locks first; the first
-// there, and nobody else, counts the leases and makes its own. That is Curator's InterProcessSemaphoreV2.
-// How many slots there are is the data of leases, which Curator leaves empty: it is written by who makes
-// the first leases.
+// A semaphore's permits are nodes below leases. Who wants some takes a place below locks first; the first there, and
+// nobody else, counts the leases and makes its own. That is Curator's InterProcessSemaphoreV2. How many slots there
+// are is the data of leases, which Curator leaves empty: it is written by who makes the first leases.
 
 // createLease makes the node of one permit.
 func (c *client) createLease(r *driver.Request, g string) zk.Op {

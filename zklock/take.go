@@ -29,13 +29,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 func (c *client) Contended(string) bool { return true }
 
 func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (driver.Grant, error) {
-	timeout, err := c.timeoutFor(req)
-	if err == nil {
-		err = c.layout.checkName(req.Name)
-	}
-	if err == nil {
-		err = c.alive(ctx)
-	}
+	timeout, err := c.admit(ctx, req)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -316,12 +310,16 @@ func (a *call) line() error {
 
 // uncertain notes that nobody knows what has become of the node.
 func (a *call) uncertain(err error) error {
-	a.c.doubt(a.o, a.timeout)
+	c, o := a.c, a.o
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leavePlaceLocked(o)
+	o.state = doubtful
+	c.expireAtLocked(o, c.clock.Now().Add(a.timeout))
 	return driver.Uncertain(err)
 }
 
-// takeBack deletes the node that is of no use, and returns why. If that has no answer, the caller
-// withdraws.
+// takeBack deletes the node that is of no use, and returns why. If that has no answer, the caller withdraws.
 func (a *call) takeBack(ctx context.Context, why error) error {
 	_, err := a.o.keeper.one(ctx, zk.Delete(a.o.nodes[0], zk.AnyVersion))
 	if err != nil && !errors.Is(err, zk.NoNode) {

@@ -35,10 +35,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 //
 //go:noinline
 func (c *client) proceed(ctx context.Context, req *driver.Request) (g driver.Grant, p *place, k *keeper, err error) {
-	timeout, err := c.timeoutFor(req)
-	if err == nil {
-		err = c.alive(ctx)
-	}
+	timeout, err := c.admit(ctx, req)
 	if err != nil {
 		return g, nil, nil, err
 	}

@@ -11,10 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
+
+func TestMain(m *testing.M) {
+	if testserver.Soak {
+		goleak.VerifyTestMain(m)
+	}
+	testserver.Main(m)
+}
 
 // must ends the test at an error.
 var must = testserver.Must

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -51,25 +53,14 @@ func (f *front) newAcquire(ctx context.Context, m *cellv1.AcquireRequest) (*acqu
 	if a.session, err = f.session(ctx, m.Session); err != nil {
 		return nil, err
 	}
-	rec := a.session.record
 	a.Request = driver.Request{
-		Name: m.Name, Owner: ownerOf(a.session.id, m.Request), Mode: modeOf(m.Mode), Note: m.Note,
-		MinHold: m.MinHold.AsDuration(), LockDelay: rec.lockDelay(), Tokens: int(m.Tokens),
+		Name: m.Name, Owner: ownerOf(a.session.id, m.Request), Mode: hfcell.DriverMode(m.Mode), Note: m.Note,
+		MinHold: m.MinHold.AsDuration(), LockDelay: a.session.record.lockDelay(), Tokens: int(m.Tokens),
 	}
 	if a.Mode == driver.Slot {
 		a.Slots, a.Permits = int(m.Slots), max(int(m.Permits), 1)
 	}
 	return a, nil
-}
-
-func modeOf(m cellv1.Mode) driver.Mode {
-	switch m {
-	case cellv1.Mode_MODE_SHARED:
-		return driver.Shared
-	case cellv1.Mode_MODE_SLOT:
-		return driver.Slot
-	}
-	return driver.Exclusive
 }
 
 func checkAcquire(m *cellv1.AcquireRequest) error {
@@ -81,28 +72,24 @@ func checkAcquire(m *cellv1.AcquireRequest) error {
 		return fmt.Errorf("%d of %d slots: between 1 and all of at least one are right", m.Permits, m.Slots)
 	case !slots && (m.Slots != 0 || m.Permits != 0):
 		return errors.New("slots and permits are for MODE_SLOT")
-	case len(m.Note) > maxNote:
-		return fmt.Errorf("note: %d bytes are too many: at most %d", len(m.Note), maxNote)
 	case m.Tokens < 0:
 		return fmt.Errorf("tokens: %d is negative", m.Tokens)
 	}
-	if err := driver.CheckName(m.Name); err != nil {
-		return err
-	}
-	if err := checkDuration("wait", m.Wait, maxWait); err != nil {
-		return err
-	}
-	if err := checkDuration("min_hold", m.MinHold, maxMinHold); err != nil {
-		return err
-	}
-	return checkRequestID(m.Request)
+	return cmp.Or(driver.CheckName(m.Name), checkDuration("wait", m.Wait, maxWait),
+		checkDuration("min_hold", m.MinHold, maxMinHold), checkNote(m.Note), checkRequestID(m.Request))
 }
 
-// maxNote is the length of the longest note, in bytes.
-const maxNote = 1024
+const (
+	maxNote    = 1024 // bytes
+	maxMinHold = 24 * time.Hour
+)
 
-// maxMinHold is the longest minimum hold.
-const maxMinHold = 24 * time.Hour
+func checkNote(note string) error {
+	if len(note) > maxNote {
+		return fmt.Errorf("note: %d bytes are too many: at most %d", len(note), maxNote)
+	}
+	return nil
+}
 
 func checkDuration(field string, d *durationpb.Duration, longest time.Duration) error {
 	switch v := d.AsDuration(); {
@@ -227,9 +214,6 @@ func (a *acquire) waits() bool { return a.queue || a.wait > 0 }
 // take puts the key of a hold, if the name is still as the mirror shows it. It answers at once, before
 // the mirror shows the hold: else the answer would come later by the way of an event through etcd.
 func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireResponse, error) {
-	if err := a.hasSpace(); err != nil {
-		return nil, err
-	}
 	if err := a.mayHave(ctx, callerOf(ctx), "locks", 1); err != nil {
 		return nil, err
 	}
@@ -252,13 +236,10 @@ func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireRespon
 // enter puts the key of a place. It is at the end of the queue wherever other keys come, so only the
 // session's own keys must be as the mirror shows them: the same request may be made at two members.
 func (a *acquire) enter(ctx context.Context, s *situation) error {
-	if err := a.hasSpace(); err != nil {
-		return err
-	}
 	if err := a.mayWait(ctx, a.Name); err != nil {
 		return err
 	}
-	if err := a.signOfLife(ctx, a.takePlaces); err != nil {
+	if err := a.signOfLife(ctx, a.takeSign); err != nil {
 		return err
 	}
 	places := clientv3.LeaseID(placeLeaseOf(a.session.id))
@@ -281,27 +262,14 @@ func (a *acquire) enter(ctx context.Context, s *situation) error {
 	return ofStore(ctx, err)
 }
 
-// signOfLife gives that of the session's places, once in a while.
-func (a *acquire) signOfLife(ctx context.Context, give func(context.Context) error) error {
+// signOfLife gives that of the session's places, once in a while. One that takeSign takes counts if it still stands when
+// the mirror shows what is done next. With confirm the mirror shows what had become of the places before: a client whose
+// places had ended, and its claims with them, hears of the loss before it hears that places last.
+func (a *acquire) signOfLife(ctx context.Context, take func(context.Context, *session, bool) (sign, error)) error {
 	if a.confirmed != 0 && a.clock.Now() < a.confirmed.Add(a.pulse/2) {
 		return nil
 	}
-	return give(ctx)
-}
-
-// takePlaces takes the sign of life. It counts if it still stands when the mirror shows what is done next.
-func (a *acquire) takePlaces(ctx context.Context) error {
-	taken, err := a.takeSign(ctx, a.session, true)
-	if err == nil {
-		a.confirmed, a.under = taken.at, taken.rev
-	}
-	return err
-}
-
-// confirmPlaces confirms the places, and waits until the mirror shows what had become of them before. A
-// client whose places had ended, and its claims with them, so hears of the loss before it hears that places last.
-func (a *acquire) confirmPlaces(ctx context.Context) error {
-	taken, err := a.confirm(ctx, a.session, true)
+	taken, err := take(ctx, a.session, true)
 	if err == nil {
 		a.confirmed, a.under = taken.at, taken.rev
 	}
@@ -325,7 +293,7 @@ func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, e
 	place := e.isPlace()
 	a.mirror.mu.Unlock()
 	if place {
-		if err := a.signOfLife(ctx, a.confirmPlaces); err != nil {
+		if err := a.signOfLife(ctx, a.confirm); err != nil {
 			return nil, err
 		}
 		if !a.queue {
@@ -389,7 +357,7 @@ func (a *acquire) await(ctx context.Context, e *entry) error {
 		select {
 		case <-answered:
 		case <-sign.C:
-			if err := a.signOfLife(ctx, a.takePlaces); err != nil {
+			if err := a.signOfLife(ctx, a.takeSign); err != nil {
 				return err
 			}
 		case <-a.stopping:

@@ -8,20 +8,19 @@
 // The way of a request through the front, and the file of each part:
 //
 //	member.go     a member starts, listens and stops
-//	etcd.go       its etcd; failover.go: when another member leads
-//	listen.go     its listener; gate.go: what each call comes through; guard.go, principals.go: who calls
+//	etcd.go       its etcd, also when another member leads
+//	listen.go     its listener; gate.go: what each call comes through; guard.go: who calls
 //	mirror.go     what etcd has, kept in memory by a watch: sessions, names, who holds them
-//	stream.go     what a session is told by its parked call
+//	session.go    a session of the mirror, and what its parked call is told
 //	sessions.go   sessions are opened, closed, listed and killed
 //	keepalive.go  the parked call
 //	home.go       which member hears from a session's client, and that members live
-//	expiry.go     sessions and places end; closing.go: what closes a name after that
+//	expiry.go     sessions and places end, and what closes a name after that
 //	acquire.go    a lock is taken, or a place in its queue
-//	release.go    locks are given back, and requests withdrawn
-//	change.go     notes, tokens in use, downgrades
+//	release.go    locks are given back or changed, and requests withdrawn
 //	operator.go   what operators see, how they break a hold, and sequencers
 //	files.go      small files; nodes.go: those of the mirror, and events
-//	auth.go       who may do what; quota.go: how much, and how often
+//	principals.go who may do what; quota.go: how much, and how often
 //	refusal.go    why a call fails
 //
 // Locks are those of package etcdlock/table, in the same etcd: a key for each hold and each place,

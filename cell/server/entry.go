@@ -1,8 +1,10 @@
 package server
 
 import (
+	"slices"
 	"strings"
 
+	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -56,14 +58,7 @@ func (e *entry) request() string {
 func (e *entry) isPlace() bool { return e.Lease == placeLeaseOf(sessionOf(e.Key)) }
 
 // aheadLocked returns how many entries are before it.
-func (e *entry) aheadLocked() int {
-	for i, other := range e.at.entries {
-		if other == e {
-			return i
-		}
-	}
-	return 0
-}
+func (e *entry) aheadLocked() int { return max(slices.Index(e.at.entries, e), 0) }
 
 // answerLocked wakes the calls that wait for what becomes of a place.
 func (e *entry) answerLocked() {
@@ -125,15 +120,9 @@ func (n *name) admits(u table.Use) bool {
 	return a.Admit(u)
 }
 
-var modes = map[driver.Mode]cellv1.Mode{
-	driver.Exclusive: cellv1.Mode_MODE_EXCLUSIVE,
-	driver.Shared:    cellv1.Mode_MODE_SHARED,
-	driver.Slot:      cellv1.Mode_MODE_SLOT,
-}
-
 // holdingLocked describes an entry to its session.
 func (e *entry) holdingLocked() *cellv1.Holding {
-	h := &cellv1.Holding{Name: e.at.name, Request: e.request(), Mode: modes[e.Mode], Revision: e.Created}
+	h := &cellv1.Holding{Name: e.at.name, Request: e.request(), Mode: hfcell.ModeOf(e.Mode), Revision: e.Created}
 	if !e.holds {
 		h.Ahead = int32(e.aheadLocked())
 		return h

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -126,8 +125,8 @@ func errNoNode(path string) error {
 func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	n, ok := f.mirror.nodes.Get(&node{path: path})
-	if !ok || instance != 0 && instance != n.instance {
+	n := f.mirror.nodeLocked(path)
+	if n == nil || instance != 0 && instance != n.instance {
 		return nil, errNoNode(path)
 	}
 	return f.mirror.showNodeLocked(n), nil
@@ -174,7 +173,8 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, lease clientv3.
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
 	key, contents := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path)
-	n, there := f.mirror.nodes.Get(&node{path: m.Path})
+	n := f.mirror.nodeLocked(m.Path)
+	there := n != nil
 	switch {
 	case m.Instance != 0 && (!there || n.instance != m.Instance):
 		return nil, nil, errNoNode(m.Path)
@@ -224,9 +224,9 @@ func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.Del
 func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	n, there := f.mirror.nodes.Get(&node{path: m.Path})
+	n := f.mirror.nodeLocked(m.Path)
 	switch {
-	case !there || m.Instance != 0 && m.Instance != n.instance:
+	case n == nil || m.Instance != 0 && m.Instance != n.instance:
 		return nil, errNoNode(m.Path)
 	case m.IfGeneration != nil && n.contentsAt != *m.IfGeneration:
 		return nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
@@ -245,18 +245,19 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 
 // ReadDir lists the children of a path.
 func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
-	if m.Limit < 0 || m.Limit > mostListed {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
+	limit, err := limitOf(m.Limit)
+	if err != nil {
+		return nil, err
 	}
-	may := func() error { return f.syncFor(ctx, m.Path, toRead) }
 	if m.Path == "" {
-		may = func() error { return f.sync(ctx) }
+		err = f.sync(ctx)
+	} else {
+		err = f.syncFor(ctx, m.Path, toRead)
 	}
-	if err := may(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	resp := &cellv1.ReadDirResponse{}
-	limit := int(cmp.Or(m.Limit, mostListed))
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
 	for _, path := range f.mirror.childrenLocked(m.Path) {
@@ -268,7 +269,7 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 			break
 		}
 		child := &cellv1.Node{Path: path, HasChildren: true} // unless it is a node itself
-		if n, ok := f.mirror.nodes.Get(&node{path: path}); ok {
+		if n := f.mirror.nodeLocked(path); n != nil {
 			child = f.mirror.showNodeLocked(n)
 		}
 		resp.Nodes = append(resp.Nodes, child)
@@ -314,14 +315,16 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 		}
 	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, m.Path, toChange, func() (_ *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
 		if shown, err = f.node(m.Path, m.Instance); err != nil {
 			return nil, err
 		}
 		if m.IfGeneration != nil && *m.IfGeneration != shown.AclGeneration {
 			return nil, refuse(cellv1.Reason_REASON_CHANGED, "the rights of %.80q are of another generation", m.Path)
 		}
-		next.By = f.maker(m.Path)
+		f.mirror.mu.Lock()
+		next.By = f.mirror.aclLocked(m.Path).By // if the node has gone since, the transaction fails
+		f.mirror.mu.Unlock()
 		text, err := json.Marshal(next)
 		return table.Change(nodesAt+m.Path, shown.AclGeneration, string(text)), err
 	})
@@ -331,16 +334,6 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 	f.note(ctx, "rights were changed", "path", m.Path, "read", next.Read, "write", next.Write, "change", next.Change)
 	shown.AclGeneration, shown.Acl = rev, &cellv1.ACL{Read: next.Read, Write: next.Write, Change: next.Change}
 	return &cellv1.SetACLResponse{Node: shown}, nil
-}
-
-// maker returns the principal that has made a node.
-func (f *front) maker(path string) string {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	if n, ok := f.mirror.nodes.Get(&node{path: path}); ok {
-		return n.acl.By
-	}
-	return ""
 }
 
 // Watch subscribes a session to what happens to a node. The subscription is a key on the session's lease,

@@ -44,7 +44,7 @@ type front struct {
 	stopping   chan struct{}          // closed when parked calls are to go to another member
 	leads      func() bool            // whether this member leads the cell
 	written    atomic.Int64           // the last revision that a transaction of this member has seen
-	shortage   atomic.Pointer[string] // why nobody gets anything new; nil or "": they do
+	shortage   atomic.Pointer[string] // why nobody gets anything new; "": they do
 	aliveness  aliveness
 }
 
@@ -61,6 +61,7 @@ func newFront(life context.Context, s store, c *Config, g *guard) *front {
 		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
 		life: life, stopping: make(chan struct{}), aliveness: aliveness{process: rand.Text()},
 	}
+	f.shortage.Store(new(string))
 	f.mirror.mayRead = func(s *session, path string) bool {
 		p := g.named(s.record.Principal)
 		return p != nil && f.mirror.mayLocked(p, path, toRead)
@@ -89,13 +90,7 @@ func (f *front) each(interval time.Duration, do func()) {
 
 // put does a transaction. The mirror may show it a little later.
 func (f *front) put(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	do := f.store.Txn
-	if needs, fenced := fenceOf(ctx); fenced {
-		do = func(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-			return f.fenced(ctx, needs, req)
-		}
-	}
-	resp, err := do(ctx, req)
+	resp, err := f.fenced(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -134,20 +129,15 @@ func (f *front) session(ctx context.Context, text string) (*session, error) {
 	for synced := false; ; synced = true {
 		f.mirror.mu.Lock()
 		s := f.mirror.sessions[id]
-		if s != nil {
-			admitted, over := s.record.admits(principalOf(ctx), secret), s.over
-			f.mirror.mu.Unlock()
-			switch {
-			case !admitted:
-				return nil, errNotYours
-			case !over:
-				return s, nil
-			}
-			return nil, errSessionOver
-		}
+		over := s != nil && s.over
 		f.mirror.mu.Unlock()
-		if synced {
+		switch {
+		case s != nil && !s.record.admits(principalOf(ctx), secret):
+			return nil, errNotYours
+		case over || s == nil && synced:
 			return nil, errSessionOver
+		case s != nil:
+			return s, nil
 		}
 		if err := f.sync(ctx); err != nil { // another member may have opened it
 			return nil, err

@@ -50,15 +50,17 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 	m.mu.Lock()
 	st := s.streamLocked()
 	st.acknowledgeLocked(cursor)
-	call := &parked{make(chan struct{})}
+	var superseded chan struct{} // nil: it is not parked
 	if !k.now {
-		call = st.parkLocked()
+		superseded = st.parkLocked()
 	}
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		st.unparkLocked(call)
+		if st.call == superseded && superseded != nil {
+			st.call = nil
+		}
 	}()
 	if err := k.signOfLife(ctx); err != nil {
 		return err
@@ -75,7 +77,7 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 		select {
 		case <-timer.C:
 		case <-st.news:
-		case <-call.superseded:
+		case <-superseded:
 		case <-k.stopping:
 			k.resp.MemberStopping = true
 			k.now = true
@@ -85,7 +87,7 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 		}
 		timer.Stop()
 		select {
-		case <-call.superseded: // a later call tells, also what this one may have been woken for
+		case <-superseded: // a later call tells, also what this one may have been woken for
 			k.resp.Places = nil // no loss is told here
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -167,10 +169,9 @@ func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 // mirror shows all that had happened when the extension was sent: so a client that hears of no loss
 // had all its holds then.
 func (k *keepAlive) answer(ctx context.Context, extend bool) error {
-	s, st := k.session, k.session.stream
+	s, st, ttl := k.session, k.session.stream, k.session.record.ttl()
 	k.mirror.mu.Lock()
-	soon := st.extended.Add(s.record.ttl() / 6)
-	ttl := s.record.ttl()
+	soon := st.extended.Add(ttl / 6)
 	k.mirror.mu.Unlock()
 	if extend && (k.now || k.clock.Now() >= soon) {
 		sent, err := k.extend(ctx)

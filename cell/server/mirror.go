@@ -2,11 +2,15 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/btree"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -41,7 +45,6 @@ type mirror struct {
 	closed     map[*entry]bool      // what closes names
 	tombstones map[string]tombstone // by key
 	nodes      *btree.BTreeG[*node]
-	lists      map[string]map[string]bool    // of principals, by name: see acl.go
 	watchers   map[string]map[*session]kinds // of nodes, by path
 	usages     map[string]usage              // by principal
 	alive      map[string]sighting           // of members, by their processes
@@ -66,9 +69,8 @@ func (m *mirror) clear() {
 	m.names = btree.NewG(16, func(a, b *name) bool { return a.name < b.name })
 	m.nodes = btree.NewG(16, func(a, b *node) bool { return a.path < b.path })
 	m.usages, m.alive = map[string]usage{}, map[string]sighting{}
-	m.lists, m.watchers = map[string]map[string]bool{}, map[string]map[*session]kinds{}
+	m.watchers, m.closed = map[string]map[*session]kinds{}, map[*entry]bool{}
 	m.entries, m.sessions, m.tombstones = map[string]*entry{}, map[string]*session{}, map[string]tombstone{}
-	m.closed = map[*entry]bool{}
 }
 
 // reach waits until the mirror has come to a revision.
@@ -173,16 +175,12 @@ func (m *mirror) applyLocked(events []*mvccpb.Event, rev int64) {
 // advanceLocked wakes those who wait for a revision.
 func (m *mirror) advanceLocked(rev int64) {
 	m.rev = max(m.rev, rev)
-	left := m.waits[:0]
-	for _, w := range m.waits {
+	m.waits = slices.DeleteFunc(m.waits, func(w revisionWait) bool {
 		if w.rev <= m.rev {
 			close(w.reached)
-		} else {
-			left = append(left, w)
 		}
-	}
-	clear(m.waits[len(left):])
-	m.waits = left
+		return w.rev <= m.rev
+	})
 }
 
 func (m *mirror) putTombstoneLocked(kv *mvccpb.KeyValue) {
@@ -274,9 +272,7 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	for at > 0 && n.entries[at-1].Created > e.Created {
 		at--
 	}
-	n.entries = append(n.entries, nil)
-	copy(n.entries[at+1:], n.entries[at:])
-	n.entries[at] = e
+	n.entries = slices.Insert(n.entries, at, e)
 	m.entries[e.Key] = e
 	if e.Value.Closed {
 		m.closesLocked(e, true)
@@ -299,13 +295,9 @@ func (m *mirror) closesLocked(e *entry, closes bool) {
 }
 
 func (m *mirror) removeEntryLocked(e *entry) {
-	n := e.at
 	delete(m.entries, e.Key)
-	for i := range n.entries {
-		if n.entries[i] == e {
-			n.entries = append(n.entries[:i], n.entries[i+1:]...)
-			break
-		}
+	if i := slices.Index(e.at.entries, e); i >= 0 {
+		e.at.entries = slices.Delete(e.at.entries, i, i+1)
 	}
 	e.gone = true
 	e.answerLocked()
@@ -366,4 +358,70 @@ func (m *mirror) tellLockLocked(e *entry, kind cellv1.NodeEventKind, happened bo
 		event.Token = int64(e.tokenOf())
 	}
 	m.tellWatchersLocked(e.at.name, kind, event)
+}
+
+// follow keeps the mirror up to date until the member stops: it reads all, and watches from there on.
+// If the watch ends, because this member was cut off for so long that etcd has forgotten what it
+// missed, it begins anew.
+func (f *front) follow(watcher clientv3.Watcher, loaded chan<- struct{}) {
+	for f.life.Err() == nil {
+		rev, err := f.loadMirror()
+		if err == nil {
+			if loaded != nil {
+				close(loaded)
+				loaded = nil
+			}
+			err = f.watch(watcher, rev)
+		}
+		if f.life.Err() == nil {
+			f.log.Warn("what the cell has is read anew", "error", err)
+			time.Sleep(retryEvery)
+		}
+	}
+}
+
+// pageSize is how many keys are read at once.
+const pageSize = 1000
+
+// loadMirror reads all keys as they are at one revision.
+func (f *front) loadMirror() (rev int64, err error) {
+	var all []*mvccpb.KeyValue
+	for key := []byte{0}; ; {
+		resp, err := f.store.Range(f.life, &etcdserverpb.RangeRequest{
+			Key: key, RangeEnd: []byte{0}, Limit: pageSize, Revision: rev, Serializable: rev != 0,
+		})
+		if err != nil {
+			return 0, err
+		}
+		if rev == 0 {
+			rev = resp.Header.Revision
+		}
+		all = append(all, resp.Kvs...)
+		if !resp.More {
+			f.mirror.load(all, rev)
+			return rev, nil
+		}
+		key = append(append([]byte(nil), resp.Kvs[len(resp.Kvs)-1].Key...), 0)
+	}
+}
+
+// watch takes in what happens after a revision. Each revision changes a key, so the last event tells
+// how far the mirror has come.
+func (f *front) watch(watcher clientv3.Watcher, rev int64) error {
+	ctx, cancel := context.WithCancel(f.life)
+	defer cancel()
+	for resp := range watcher.Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithRev(rev+1)) {
+		if err := resp.Err(); err != nil {
+			return err
+		}
+		if len(resp.Events) == 0 {
+			continue
+		}
+		events := make([]*mvccpb.Event, len(resp.Events))
+		for i, e := range resp.Events {
+			events[i] = (*mvccpb.Event)(e)
+		}
+		f.mirror.apply(events)
+	}
+	return ctx.Err()
 }

@@ -29,6 +29,7 @@ type node struct {
 	acl        acl
 	size       int
 	checksum   string
+	list       map[string]bool // of principals, if it is below listsAt
 }
 
 // acl names who may do what with a node: see cellv1.ACL.
@@ -76,13 +77,13 @@ func parentOf(path string) string {
 // putNodeLocked takes in a key of a node.
 func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChange) {
 	path, contents, _ := nodeOf(string(kv.Key))
-	n, there := m.nodes.Get(&node{path: path})
+	n := m.nodeLocked(path)
 	c := changes[path]
 	if c == nil {
-		c = &nodeChange{was: there && n.instance != 0}
+		c = &nodeChange{was: n != nil && n.instance != 0}
 		changes[path] = c
 	}
-	if there {
+	if n != nil {
 		m.countLocked(n, -1)
 	} else {
 		n = &node{path: path}
@@ -91,8 +92,7 @@ func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChan
 	defer func() { m.countLocked(n, 1) }()
 	if c.is = true; contents {
 		n.contentsAt, n.size, n.checksum = kv.ModRevision, len(kv.Value), checksum(kv.Value)
-		c.contents = true
-		m.putListLocked(path, kv.Value)
+		n.list, c.contents = listOf(path, kv.Value), true
 		return
 	}
 	n.instance, n.aclAt, n.lease, n.acl = kv.CreateRevision, kv.ModRevision, kv.Lease, acl{}
@@ -104,8 +104,8 @@ func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChan
 // deleteNodeLocked takes in that a key of a node is gone. Both go together.
 func (m *mirror) deleteNodeLocked(key string, changes map[string]*nodeChange) {
 	path, _, _ := nodeOf(key)
-	n, there := m.nodes.Get(&node{path: path})
-	if !there {
+	n := m.nodeLocked(path)
+	if n == nil {
 		return
 	}
 	c := changes[path]
@@ -116,10 +116,15 @@ func (m *mirror) deleteNodeLocked(key string, changes map[string]*nodeChange) {
 	c.is = false
 	m.countLocked(n, -1)
 	m.nodes.Delete(n)
-	m.deleteListLocked(path)
 }
 
-// childLocked reports whether there are nodes below a path.
+// nodeLocked returns a node, or nil if there is none.
+func (m *mirror) nodeLocked(path string) *node {
+	n, _ := m.nodes.Get(&node{path: path})
+	return n
+}
+
+// hasChildrenLocked reports whether there are nodes below a path.
 func (m *mirror) hasChildrenLocked(path string) (has bool) {
 	m.nodes.AscendGreaterOrEqual(&node{path: path + "/"}, func(n *node) bool {
 		has = strings.HasPrefix(n.path, path+"/")
@@ -151,7 +156,6 @@ func (m *mirror) showNodeLocked(n *node) *cellv1.Node {
 // tellNodesLocked tells the sessions that watch nodes what a revision has done to them.
 func (m *mirror) tellNodesLocked(changes map[string]*nodeChange, rev int64) {
 	for path, c := range changes {
-		n, _ := m.nodes.Get(&node{path: path})
 		e := &cellv1.NodeEvent{Path: path, Revision: rev}
 		own, ofChild := cellv1.NodeEventKind_NODE_EVENT_KIND_UNSPECIFIED, cellv1.NodeEventKind_NODE_EVENT_KIND_UNSPECIFIED
 		switch {
@@ -164,7 +168,7 @@ func (m *mirror) tellNodesLocked(changes map[string]*nodeChange, rev int64) {
 		default:
 			continue // its rights have changed, or it came and went
 		}
-		if n != nil {
+		if n := m.nodeLocked(path); n != nil {
 			e.ContentGeneration = n.contentsAt
 		}
 		m.tellWatchersLocked(path, own, e)

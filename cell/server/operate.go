@@ -25,10 +25,7 @@ func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResp
 	r := &cellv1.StatusResponse{
 		Cell: c.id, Member: c.config.Name, Version: version(),
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
-		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(),
-	}
-	if shortage := c.front.shortage.Load(); shortage != nil {
-		r.Shortage = *shortage
+		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: *c.front.shortage.Load(),
 	}
 	leader := types.ID(s.Leader())
 	for _, m := range s.Cluster().Members() {
@@ -71,15 +68,11 @@ func (c cell) Add(ctx context.Context, r *cellv1.AddRequest) (*cellv1.AddRespons
 				"the member %s listens to no other: start it again with --member %s=URL, and then add another", m.Name, m.Name)
 		}
 	}
-	err := c.change(ctx, func(ctx context.Context) error {
+	members, err := c.change(ctx, func(ctx context.Context) error {
 		_, err := c.client.MemberAddAsLearner(ctx, []string{r.PeerUrl})
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.front.note(ctx, "a member was added", "peer", r.PeerUrl)
-	return &cellv1.AddResponse{Members: c.members(ctx)}, nil
+	}, "a member was added", "peer", r.PeerUrl)
+	return &cellv1.AddResponse{Members: members}, err
 }
 
 // Remove takes a member out of the cell.
@@ -96,29 +89,27 @@ func (c cell) Remove(ctx context.Context, r *cellv1.RemoveRequest) (*cellv1.Remo
 	if id == 0 {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "member: %.80q is none: see the list of members", r.Member)
 	}
-	err := c.change(ctx, func(ctx context.Context) error {
+	members, err := c.change(ctx, func(ctx context.Context) error {
 		_, err := c.client.MemberRemove(ctx, id)
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.front.note(ctx, "a member was removed", "member", r.Member)
-	return &cellv1.RemoveResponse{Members: c.members(ctx)}, nil
+	}, "a member was removed", "member", r.Member)
+	return &cellv1.RemoveResponse{Members: members}, err
 }
 
 // changeWithin is how long a change of the members may take. etcd refuses it until all members that count have
 // been connected for five seconds.
 const changeWithin = 10 * time.Second
 
-// change changes the members.
-func (c cell) change(ctx context.Context, do func(context.Context) error) error {
+// change changes the members, notes what was done, and returns them.
+func (c cell) change(ctx context.Context, do func(context.Context) error, what string, args ...any) ([]*cellv1.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWithin)
 	defer cancel()
 	for {
 		err := do(ctx)
 		if err == nil {
-			return nil
+			c.front.note(ctx, what, args...)
+			r, err := c.Status(ctx, nil)
+			return r.GetMembers(), err
 		}
 		select {
 		case <-ctx.Done():
@@ -127,16 +118,8 @@ func (c cell) change(ctx context.Context, do func(context.Context) error) error 
 				continue
 			}
 		}
-		return refuse(cellv1.Reason_REASON_REFUSED, "the members were not changed: %w", err)
+		return nil, refuse(cellv1.Reason_REASON_REFUSED, "the members were not changed: %w", err)
 	}
-}
-
-func (c cell) members(ctx context.Context) []*cellv1.Member {
-	r, err := c.Status(ctx, nil)
-	if err != nil {
-		return nil
-	}
-	return r.Members
 }
 
 // idAt is where the cell's id stands, which the first member that serves has made up.

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -18,11 +19,14 @@ import (
 // nothing is broken (P4).
 func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	var e table.Entry
-	_, err := l.changed(ctx, m.Name, toBreak, func() (*etcdserverpb.TxnRequest, error) {
-		var found bool
-		if e, found = l.holder(m.Name, driver.Token(m.Token)); !found {
+	_, err := l.changed(ctx, m.Name, toAdminister, func() (*etcdserverpb.TxnRequest, error) {
+		l.mirror.mu.Lock()
+		defer l.mirror.mu.Unlock()
+		hold := l.mirror.holdLocked(m.Name, func(e *entry) bool { return e.tokenOf() == driver.Token(m.Token) })
+		if hold == nil || m.Token <= 0 {
 			return nil, refuse(cellv1.Reason_REASON_NOT_HELD, "nobody holds %.80q with this token", m.Name)
 		}
+		e = hold.Entry
 		return table.Break(&e, tombstoneOf(m.Name, e.Value.Owner), brokenText, 0), nil
 	})
 	if err != nil {
@@ -32,18 +36,16 @@ func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.Break
 	return &cellv1.BreakResponse{}, nil
 }
 
-// holder returns the hold that has a token.
-func (f *front) holder(name string, token driver.Token) (hold table.Entry, found bool) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	if n := f.mirror.nameLocked(name); n != nil && token > 0 {
+// holdLocked returns the hold of a name that is meant, or nil.
+func (m *mirror) holdLocked(name string, is func(*entry) bool) *entry {
+	if n := m.nameLocked(name); n != nil {
 		for _, e := range n.entries[:n.holders] {
-			if !e.Value.Closed && e.tokenOf() == token {
-				return e.Entry, true
+			if !e.Value.Closed && is(e) {
+				return e
 			}
 		}
 	}
-	return table.Entry{}, false
+	return nil
 }
 
 // CheckSequencer reports whether a sequencer is of a hold that still stands.
@@ -90,13 +92,13 @@ func (f *front) show(text string) *cellv1.Lock {
 			shown.ClosedFor = durationpb.New(max(shown.ClosedFor.AsDuration(), e.ClosesIn()))
 		case e.holds:
 			shown.Holders = append(shown.Holders, &cellv1.Holder{
-				Session: e.Value.Client, Request: e.request(), Mode: modes[e.Mode], Permits: int32(e.Value.Permits),
+				Session: e.Value.Client, Request: e.request(), Mode: hfcell.ModeOf(e.Mode), Permits: int32(e.Value.Permits),
 				Token: int64(e.tokenOf()), Note: e.Value.Note, Held: durationpb.New(e.Age()),
 				Expires: durationpb.New(max(f.leftLocked(e)-e.Delay(), 0)),
 			})
 		case !e.Value.Closed:
 			shown.Waiters = append(shown.Waiters, &cellv1.Waiter{
-				Session: e.Value.Client, Request: e.request(), Mode: modes[e.Mode], Permits: int32(e.Value.Permits),
+				Session: e.Value.Client, Request: e.request(), Mode: hfcell.ModeOf(e.Mode), Permits: int32(e.Value.Permits),
 				Note: e.Value.Note, Waiting: durationpb.New(e.Age()),
 			})
 		}
@@ -119,15 +121,22 @@ func (f *front) leftLocked(e *entry) time.Duration {
 	return min(max(end.Sub(f.clock.Now()), 0), lasts)
 }
 
-// mostListed is how much one call of List shows.
+// mostListed is how much one call lists at most, and limitOf how much one that asks for a limit, or for 0.
 const mostListed = 1000
+
+func limitOf(asked int32) (int, error) {
+	if asked < 0 || asked > mostListed {
+		return 0, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", asked, mostListed)
+	}
+	return int(cmp.Or(asked, mostListed)), nil
+}
 
 // List shows the names in use.
 func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
-	if m.Limit < 0 || m.Limit > mostListed {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
+	limit, err := limitOf(m.Limit)
+	if err != nil {
+		return nil, err
 	}
-	limit := int(cmp.Or(m.Limit, mostListed))
 	if err := l.sync(ctx); err != nil {
 		return nil, err
 	}
@@ -166,35 +175,28 @@ type fence struct {
 // fenceKey is where the context of a call has its fence.
 type fenceKey struct{}
 
-func fenceOf(ctx context.Context) (fence, bool) {
-	f, ok := ctx.Value(fenceKey{}).(fence)
-	return f, ok
-}
-
-// errStale refuses a sequencer.
-func errStale(s driver.Sequencer) error {
-	return refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
-}
-
 // fence returns the hold that a sequencer is of, as far as the mirror knows, and an error unless that stands. A hold that
 // was handed over inside its client has any of the tokens of its block. No earlier holder of it has a sequencer: a client
 // hands over no hold whose sequencer was asked for (P1).
 func (m *mirror) fence(s driver.Sequencer) (fence, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := m.nameLocked(s.Name); n != nil {
-		for _, e := range n.entries[:n.holders] {
-			if !e.Value.Closed && e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf() {
-				return fence{e.Key, e.Mod, s}, nil
-			}
-		}
+	e := m.holdLocked(s.Name, func(e *entry) bool {
+		return e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf()
+	})
+	if e == nil {
+		return fence{}, refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
 	}
-	return fence{}, errStale(s)
+	return fence{e.Key, e.Mod, s}, nil
 }
 
-// fenced does a transaction if a hold stands. A key that has changed may be a hold of another mode by now, or what
-// closes the name after a kill: so it is looked at again.
-func (f *front) fenced(ctx context.Context, needs fence, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+// fenced does a transaction of a call, if the hold stands that the call depends on. A key that has changed may be a hold
+// of another mode by now, or what closes the name after a kill: so it is looked at again.
+func (f *front) fenced(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	needs, depends := ctx.Value(fenceKey{}).(fence)
+	if !depends {
+		return f.store.Txn(ctx, req)
+	}
 	for {
 		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{compareChanged([]byte(needs.key), needs.changed)},

@@ -54,11 +54,11 @@ func (m *mirror) usageLocked(principal string) usage {
 // near is how far from a limit what this member has just written need not be known.
 const near = 1000
 
-// mayHave reports whether a principal may have more. Of what others do at the same moment nothing is known: so
-// limits may be passed by as many calls as are under way at once.
+// mayHave reports whether there is space for anything new, and a principal may have more. Of what others do at the same
+// moment nothing is known: so limits may be passed by as many calls as are under way at once.
 func (f *front) mayHave(ctx context.Context, p *principal, kind string, more int64) error {
-	if p == nil || p.limits == nil {
-		return nil
+	if err := f.hasSpace(); err != nil || p == nil || p.limits == nil {
+		return err
 	}
 	count := func() int64 {
 		f.mirror.mu.Lock()
@@ -113,13 +113,13 @@ func (f *front) mayWatch(s *session) error {
 // has made the node.
 func (f *front) mayStore(ctx context.Context, path string, size int) error {
 	f.mirror.mu.Lock()
-	n, there := f.mirror.nodes.Get(&node{path: path})
+	n := f.mirror.nodeLocked(path)
 	maker, more := callerOf(ctx), int64(size)
-	if there {
+	if n != nil {
 		maker, more = f.guard.named(n.acl.By), more-int64(n.size)
 	}
 	f.mirror.mu.Unlock()
-	if !there {
+	if n == nil {
 		if err := f.mayHave(ctx, maker, "nodes", 1); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,10 +38,7 @@ func checkRelease(m *cellv1.ReleaseRequest) error {
 		return fmt.Errorf("locks: %d: between 1 and %d are right", n, maxReleases)
 	}
 	for _, l := range m.Locks {
-		if err := driver.CheckName(l.Name); err != nil {
-			return err
-		}
-		if err := checkRequestID(l.Request); err != nil {
+		if err := cmp.Or(driver.CheckName(l.Name), checkRequestID(l.Request)); err != nil {
 			return err
 		}
 		if l.Token < 0 || l.Token > table.MaxToken {
@@ -55,12 +53,12 @@ func (f *front) release(ctx context.Context, s *session, all []*cellv1.Release) 
 	if err := f.reachTokens(ctx, all); err != nil {
 		return nil, err
 	}
-	found := f.find(s, all)
+	found, outcomes := f.find(s, all)
 	if slices.Contains(found, nil) { // unless it was put just now
 		if err := f.sync(ctx); err != nil {
 			return nil, err
 		}
-		found = f.find(s, all)
+		found, outcomes = f.find(s, all)
 	}
 	var removals []removal
 	for i, r := range all {
@@ -69,7 +67,6 @@ func (f *front) release(ctx context.Context, s *session, all []*cellv1.Release) 
 			name: r.Name, owner: ownerOf(s.id, r.Request),
 		})
 	}
-	outcomes := f.missing(removals)
 	if err := f.mayWithdraw(ctx, removals); err != nil {
 		return nil, err
 	}
@@ -80,7 +77,7 @@ func (f *front) release(ctx context.Context, s *session, all []*cellv1.Release) 
 	for i := range all {
 		if done[i] {
 			outcomes[i] = cellv1.Reason_REASON_UNSPECIFIED
-		} else if outcomes[i] == cellv1.Reason_REASON_UNSPECIFIED {
+		} else if found[i] != nil {
 			outcomes[i] = cellv1.Reason_REASON_NOT_HELD // it went while it was being released
 		}
 	}
@@ -101,23 +98,6 @@ func (f *front) mayWithdraw(ctx context.Context, removals []removal) error {
 	return callerOf(ctx).pace.withdraw(ctx, n)
 }
 
-// missing says of entries that are not there why.
-func (f *front) missing(removals []removal) []cellv1.Reason {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	why := make([]cellv1.Reason, len(removals))
-	for i, r := range removals {
-		switch {
-		case r.entry != nil:
-		case f.mirror.tombstones[tombstoneOf(r.name, r.owner)].broken:
-			why[i] = cellv1.Reason_REASON_BROKEN
-		default:
-			why[i] = cellv1.Reason_REASON_NOT_HELD
-		}
-	}
-	return why
-}
-
 // reachTokens waits until the mirror shows the holds that this member has granted just now.
 func (f *front) reachTokens(ctx context.Context, all []*cellv1.Release) error {
 	newest := int64(0)
@@ -129,18 +109,24 @@ func (f *front) reachTokens(ctx context.Context, all []*cellv1.Release) error {
 	return ofStore(ctx, f.mirror.reach(ctx, newest))
 }
 
-// find returns the entries of a session's requests; nil where there is none, or one with another token.
-func (f *front) find(s *session, all []*cellv1.Release) []*entry {
+// find returns the entries of a session's requests; nil, and why, where there is none, or one with another token.
+func (f *front) find(s *session, all []*cellv1.Release) (found []*entry, why []cellv1.Reason) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	found := make([]*entry, len(all))
+	found, why = make([]*entry, len(all)), make([]cellv1.Reason, len(all))
 	for i, r := range all {
-		e := f.mirror.nameLocked(r.Name).find(ownerOf(s.id, r.Request))
-		if e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))) {
+		owner := ownerOf(s.id, r.Request)
+		e := f.mirror.nameLocked(r.Name).find(owner)
+		switch {
+		case e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))):
 			found[i] = e
+		case f.mirror.tombstones[tombstoneOf(r.Name, owner)].broken:
+			why[i] = cellv1.Reason_REASON_BROKEN
+		default:
+			why[i] = cellv1.Reason_REASON_NOT_HELD
 		}
 	}
-	return found
+	return found, why
 }
 
 // removal is an entry that is to go.
@@ -260,4 +246,95 @@ func (r *removal) tombstoneLocked() string {
 		return tombstoneOf(r.entry.at.name, r.entry.Value.Owner)
 	}
 	return tombstoneOf(r.name, r.owner)
+}
+
+// Downgrade makes a shared hold of an exclusive one. The key stays, and so does its place in the order:
+// nothing comes between.
+func (l locks) Downgrade(ctx context.Context, m *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error) {
+	e, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
+		if v.Mode == driver.Slot.String() {
+			return refuse(cellv1.Reason_REASON_MISMATCH, "%.80q is a semaphore", m.Name)
+		}
+		v.Mode = driver.Shared.String()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.mirror.mu.Lock()
+	defer l.mirror.mu.Unlock()
+	return &cellv1.DowngradeResponse{Token: int64(e.tokenOf())}, nil
+}
+
+// SetNote changes the note of a hold, and puts the token in use on record.
+func (l locks) SetNote(ctx context.Context, m *cellv1.SetNoteRequest) (*cellv1.SetNoteResponse, error) {
+	if err := checkNote(m.GetNote()); err != nil {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
+	}
+	_, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
+		if m.Note != nil {
+			v.Note = *m.Note
+		}
+		if m.Token != 0 {
+			v.HandedOver = max(v.HandedOver, int(driver.Token(m.Token)&driver.Token(layout.Block()-1)))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &cellv1.SetNoteResponse{}, nil
+}
+
+// change edits the value of a hold's key. It is put only if the key is as it was when it was read: a change that is late
+// must not undo another one.
+func (f *front) change(ctx context.Context, credential, name, request string, edit func(*table.Value) error) (*entry, error) {
+	if err := driver.CheckName(name); err != nil {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
+	}
+	s, err := f.session(ctx, credential)
+	if err != nil {
+		return nil, err
+	}
+	for synced := false; ; {
+		e, parsed, why := f.holdOf(s, name, request)
+		if e == nil {
+			if synced {
+				return nil, why
+			}
+			if err := f.sync(ctx); err != nil {
+				return nil, err
+			}
+			synced = true
+			continue
+		}
+		v := parsed.Value
+		if err := edit(&v); err != nil {
+			return nil, err
+		}
+		if v == parsed.Value {
+			return e, nil
+		}
+		resp, err := f.txn(ctx, table.Change(parsed.Key, parsed.Mod, layout.Text(v)))
+		if err != nil {
+			return nil, ofStore(ctx, err)
+		}
+		if resp.Succeeded {
+			return e, nil
+		}
+	}
+}
+
+// holdOf returns a session's hold, or why there is none.
+func (f *front) holdOf(s *session, name, request string) (*entry, table.Entry, error) {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	owner := ownerOf(s.id, request)
+	if e := f.mirror.nameLocked(name).find(owner); e != nil && e.holds {
+		return e, e.Entry, nil
+	}
+	if f.mirror.tombstones[tombstoneOf(name, owner)].broken {
+		return nil, table.Entry{}, refuse(cellv1.Reason_REASON_BROKEN, "an operator has ended the hold of %.80q", name)
+	}
+	return nil, table.Entry{}, refuse(cellv1.Reason_REASON_NOT_HELD, "the session does not hold %.80q", name)
 }

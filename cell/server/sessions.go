@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,9 +39,6 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 	}
 	if err := f.checkOpen(m, &rec); err != nil {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
-	}
-	if err := f.hasSpace(); err != nil {
-		return nil, err
 	}
 	if err := f.mayHave(ctx, callerOf(ctx), "sessions", 1); err != nil {
 		return nil, err
@@ -81,19 +79,11 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 }
 
 func (f *front) checkOpen(m *cellv1.OpenRequest, r *record) error {
-	if err := checkDuration("ttl", m.Ttl, maxTTL); err != nil {
-		return err
+	err := cmp.Or(checkDuration("ttl", m.Ttl, maxTTL), checkDuration("lock_delay", m.LockDelay, maxLockDelay), checkNote(m.Note))
+	if err == nil && r.ttl() < f.minTTL {
+		err = fmt.Errorf("ttl: %v is too short: this cell's shortest is %v", r.ttl(), f.minTTL)
 	}
-	if err := checkDuration("lock_delay", m.LockDelay, maxLockDelay); err != nil {
-		return err
-	}
-	switch {
-	case r.ttl() < f.minTTL:
-		return fmt.Errorf("ttl: %v is too short: this cell's shortest is %v", r.ttl(), f.minTTL)
-	case len(m.Note) > maxNote:
-		return fmt.Errorf("note: %d bytes are too many: at most %d", len(m.Note), maxNote)
-	}
-	return nil
+	return err
 }
 
 // Close ends a session and all that it has.
@@ -122,8 +112,9 @@ func (f *front) end(ctx context.Context, s *session, killed bool) error {
 
 // List lists the sessions.
 func (f sessions) List(ctx context.Context, m *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error) {
-	if m.Limit < 0 || m.Limit > mostListed {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
+	limit, err := limitOf(m.Limit)
+	if err != nil {
+		return nil, err
 	}
 	if err := f.mayAdminister(ctx); err != nil {
 		return nil, err
@@ -131,16 +122,9 @@ func (f sessions) List(ctx context.Context, m *cellv1.SessionsListRequest) (*cel
 	if err := f.sync(ctx); err != nil {
 		return nil, err
 	}
-	limit := int(cmp.Or(m.Limit, mostListed))
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	var ids []string
-	for id := range f.mirror.sessions {
-		if id > m.After {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
+	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(f.mirror.sessions)), func(id string) bool { return id <= m.After })
 	resp := &cellv1.SessionsListResponse{More: len(ids) > limit}
 	for _, id := range ids[:min(len(ids), limit)] {
 		resp.Sessions = append(resp.Sessions, f.mirror.sessions[id].infoLocked())
@@ -177,11 +161,10 @@ func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.Kill
 	}
 	f.mirror.mu.Lock()
 	s := f.mirror.sessions[id]
+	f.mirror.mu.Unlock()
 	if s == nil {
-		f.mirror.mu.Unlock()
 		return nil, errSessionOver
 	}
-	f.mirror.mu.Unlock()
 	if err := f.end(ctx, s, true); err != nil {
 		return nil, err
 	}

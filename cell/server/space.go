@@ -44,22 +44,18 @@ func (m *Member) shortage() string {
 
 // noSpace notes what there is too little of.
 func (f *front) noSpace(shortage string) {
-	was := f.shortage.Swap(&shortage)
-	switch {
-	case was != nil && *was == shortage:
-	case shortage != "":
-		if was == nil || *was == "" {
-			f.log.Error("nobody gets anything new", "reason", shortage)
-		}
-	case was != nil && *was != "":
+	switch was := *f.shortage.Swap(&shortage); {
+	case was == "" && shortage != "":
+		f.log.Error("nobody gets anything new", "reason", shortage)
+	case was != "" && shortage == "":
 		f.log.Info("there is space again")
 	}
 }
 
 // hasSpace returns an error if there is no space for anything new.
 func (f *front) hasSpace() error {
-	if s := f.shortage.Load(); s != nil && *s != "" {
-		return refuse(cellv1.Reason_REASON_REFUSED, "%s", *s)
+	if s := *f.shortage.Load(); s != "" {
+		return refuse(cellv1.Reason_REASON_REFUSED, "%s", s)
 	}
 	return nil
 }

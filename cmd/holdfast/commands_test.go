@@ -326,7 +326,7 @@ func TestEmptyStoreVariable(t *testing.T) {
 
 // TestSchemesHaveTheirPackages: the package that driver.Open tells others to import for a scheme registers it.
 func TestSchemesHaveTheirPackages(t *testing.T) {
-	text, err := os.ReadFile("../../internal/storeurl/scheme.go")
+	text, err := os.ReadFile("../../internal/storeurl/storeurl.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,5 @@
-// Package table is the table of locks that etcdlock and the lock service keep in etcd: which keys
-// there are and what they say, whom a name's keys admit, and the transactions that put, move,
-// change and delete them.
+// Package table is the table of locks that etcdlock and the lock service keep in etcd: which keys there are and what
+// they say, whom a name's keys admit, and the transactions that put, move, change and delete them.
 //
 // It has no state and does no I/O. Who asks, under which key and on which lease are arguments, and
 // what etcd answers is handed back to be made sense of. Package etcdlock keeps one client's keys

@@ -168,8 +168,7 @@ func Find(entries []Entry, owner, key string) *Entry {
 	return nil
 }
 
-// Age returns since when the entry is there, by the wall clocks of its client and
-// of this host.
+// Age returns since when the entry is there, by the wall clocks of its client and of this host.
 func (e *Entry) Age() time.Duration {
 	if e.Value.Asked == 0 {
 		return 0
@@ -182,10 +181,9 @@ func (e *Entry) ClosesIn() time.Duration {
 	return max(time.Until(time.UnixMilli(e.Value.Until)), 0)
 }
 
-// Admits reports whether a request stands beside all of the entries before it.
-// This one rule is exclusion and fairness: an entry that still waits is in the way
-// just like one that holds (P1, P8), and an admitted entry stays admitted, because
-// entries before it can only go.
+// Admits reports whether a request stands beside all of the entries before it. This one rule is exclusion and
+// fairness: an entry that still waits is in the way just like one that holds (P1, P8), and an admitted entry stays
+// admitted, because entries before it can only go.
 func Admits(before []Entry, u Use) bool {
 	var a Admission
 	for i := range before {
@@ -196,8 +194,7 @@ func Admits(before []Entry, u Use) bool {
 	return a.Admit(u)
 }
 
-// Mismatch returns an error if the name is in use as another kind of lock (P10), or by a
-// client of another version.
+// Mismatch returns an error if the name is in use as another kind of lock (P10), or by a client of another version.
 func (l *Layout) Mismatch(req *driver.Request, others []Entry) error {
 	for i := range others {
 		if err := l.otherVersion(&others[i]); err != nil {
@@ -234,8 +231,7 @@ type Admission struct {
 	permits int
 }
 
-// Admit admits the next entry if all before it do. Once it has refused one it must not be used any
-// more.
+// Admit admits the next entry if all before it do. Once it has refused one it must not be used any more.
 func (a *Admission) Admit(u Use) bool {
 	switch {
 	case a.n == 0:

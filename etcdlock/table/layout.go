@@ -112,10 +112,9 @@ func (l *Layout) BrokenHold(client string, created int64) string {
 	return l.BrokenDir(client) + strconv.FormatInt(created, 10)
 }
 
-// Key returns the key of a client's n-th hold or place of a name. It is used again
-// and again, because etcd visits every key that there has been since its history
-// was compacted last when it reads a range: with a key for each owner, a lock that
-// is wanted all the time would become slower and slower.
+// Key returns the key of a client's n-th hold or place of a name. It is used again and again, because etcd visits
+// every key that there has been since its history was compacted last when it reads a range: with a key for each
+// owner, a lock that is wanted all the time would become slower and slower.
 func (l *Layout) Key(name, client string, n int32) string {
 	return l.Dir(name) + client + "." + strconv.FormatInt(int64(n), 10)
 }
@@ -143,9 +142,8 @@ func ClientOf(key string) (client string, ok bool) {
 // ClientLen is the length of a client's name.
 const ClientLen = 16
 
-// Split returns the name of a lock's key, and its end. Ours says that the value is
-// of this package; in the layout Stock there may be keys of all kinds, of which
-// only those of a lease can be locks.
+// Split returns the name of a lock's key, and its end. Ours says that the value is of this package; in the layout
+// Stock there may be keys of all kinds, of which only those of a lease can be locks.
 func (l *Layout) Split(key string, lease int64, ours bool) (name, end string, ok bool) {
 	rest, ok := strings.CutPrefix(key, l.LocksAt)
 	i := strings.LastIndexByte(rest, '/')

@@ -55,8 +55,8 @@ func Remove(removals []Removal, tombstones clientv3.LeaseID) *etcdserverpb.TxnRe
 			}
 		}
 		if r.Tombstone != "" {
-			put := PutOp([]byte(r.Tombstone), "", tombstones)
-			one.Success, one.Failure = append(one.Success, put), append(one.Failure, put)
+			tombstone := PutOp([]byte(r.Tombstone), "", tombstones)
+			one.Success, one.Failure = append(one.Success, tombstone), append(one.Failure, tombstone)
 		}
 		if len(removals) == 1 { // as a rule: no transaction in a transaction
 			return one
@@ -87,9 +87,7 @@ func Move(key string, created int64, from, to clientv3.LeaseID) *etcdserverpb.Tx
 			CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, created),
 			compareLease([]byte(key), from),
 		},
-		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-			RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Lease: int64(to), IgnoreValue: true},
-		}}},
+		Success: []*etcdserverpb.RequestOp{put(&etcdserverpb.PutRequest{Key: []byte(key), Lease: int64(to), IgnoreValue: true})},
 		Failure: []*etcdserverpb.RequestOp{RangeOp([]byte(key), nil, 0)},
 	}
 }
@@ -99,9 +97,7 @@ func Move(key string, created int64, from, to clientv3.LeaseID) *etcdserverpb.Tx
 func Change(key string, mod int64, text string) *etcdserverpb.TxnRequest {
 	return &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{compareChanged([]byte(key), mod)},
-		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-			RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(text), IgnoreLease: true},
-		}}},
+		Success: []*etcdserverpb.RequestOp{put(&etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(text), IgnoreLease: true})},
 		Failure: []*etcdserverpb.RequestOp{RangeOp([]byte(key), nil, 0)},
 	}
 }
@@ -145,9 +141,11 @@ func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
 
 // PutOp puts a key on a lease.
 func PutOp(key []byte, value string, lease clientv3.LeaseID) *etcdserverpb.RequestOp {
-	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestPut{
-		RequestPut: &etcdserverpb.PutRequest{Key: key, Value: []byte(value), Lease: int64(lease)},
-	}}
+	return put(&etcdserverpb.PutRequest{Key: key, Value: []byte(value), Lease: int64(lease)})
+}
+
+func put(req *etcdserverpb.PutRequest) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: req}}
 }
 
 // DeleteOp deletes a key.

@@ -44,9 +44,8 @@ func (l *Layout) Fewest(req *driver.Request) int64 {
 	return 16
 }
 
-// mostInUse is how many keys a request for a place reads in the order of their names, which
-// is little work for etcd. Of a larger crowd the waiter finds out later what is before it, by
-// a read that holds nobody else up.
+// mostInUse is how many keys a request for a place reads in the order of their names, which is little work for etcd.
+// Of a larger crowd the waiter finds out later what is before it, by a read that holds nobody else up.
 const mostInUse = driver.FarBehind
 
 // GetInUse reads what uses a name before a place is put there. To an exclusive request values
@@ -124,8 +123,7 @@ func (l *Layout) HeldError(req *driver.Request, others []Entry) *driver.HeldErro
 	return e
 }
 
-// View is what was before a place at some revision of the store. Later it can
-// only be less: a later entry is behind.
+// View is what was before a place at some revision of the store. Later it can only be less: a later entry is behind.
 type View struct {
 	Rev     int64
 	Entries []Entry // in the order of their creation

@@ -117,7 +117,9 @@ func (c *Core) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	}
 	next := c.stepLocked(ev)
 	if next.Do == engine.Sleep || next.Do == engine.Pause {
-		a.lease.ensureSignalLocked() // before an effect can wake it
+		if a.lease.signal == nil { // before an effect can wake it
+			a.lease.signal = make(chan struct{}, 1)
+		}
 	}
 	c.mu.Unlock()
 	return next

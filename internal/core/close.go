@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -16,12 +15,9 @@ import (
 func (c *Core) Close(flush func()) error {
 	cancels, first := c.beginClose()
 	if !first {
-		// Not for ever: the call may come from a hook that the first call waits for.
-		ctx, cancel := context.WithTimeout(context.Background(), engine.ReleaseWithin)
-		defer cancel()
 		select {
 		case <-c.done:
-		case <-ctx.Done():
+		case <-time.After(engine.ReleaseWithin): // not for ever: the call may come from a hook that the first waits for
 		}
 		return nil
 	}
@@ -65,12 +61,10 @@ func (c *Core) beginClose() (cancellations, bool) {
 // awaitQuiet waits, for a bounded time, until no operation is under way and the store has confirmed
 // every release.
 func (c *Core) awaitQuiet(quiet <-chan struct{}) error {
-	timer := time.NewTimer(engine.ReleaseWithin)
-	defer timer.Stop()
 	select {
 	case <-quiet:
 		return nil
-	case <-timer.C:
+	case <-time.After(engine.ReleaseWithin):
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -191,8 +191,8 @@ func (c *Core) carryOutLocked(f *engine.Effect) {
 		}
 	case engine.Tell:
 		var traced context.Context
-		if about := f.News.About; about != nil {
-			traced = about.Ref.(*Lease).tracedLocked()
+		if about := f.News.About; about != nil && about.Ref.(*Lease).audience != nil {
+			traced = about.Ref.(*Lease).audience.traced
 		}
 		c.Tell(f.News, traced)
 	case engine.FindShards:

@@ -42,13 +42,6 @@ func (le *Lease) Init(c *Core, name string, s *engine.Settings, try bool, traced
 	}
 }
 
-// ensureSignalLocked makes the channel by which the lease's goroutine is woken.
-func (le *Lease) ensureSignalLocked() {
-	if le.signal == nil {
-		le.signal = make(chan struct{}, 1)
-	}
-}
-
 // wakeLocked tells the goroutine that waits for the lease that there is news.
 func (le *Lease) wakeLocked() {
 	select {
@@ -73,14 +66,6 @@ func (le *Lease) endLocked(err error) *binding {
 	contexts := le.audience.contexts
 	le.audience.contexts = nil
 	return contexts
-}
-
-// tracedLocked returns the context for the news of the lease's hold, or nil.
-func (le *Lease) tracedLocked() context.Context {
-	if le.audience == nil {
-		return nil
-	}
-	return le.audience.traced
 }
 
 // Name returns the name without the prefix.

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // Wrap returns a redislock.Conn over a client of a single node. The caller closes the client, after the
@@ -56,7 +56,7 @@ const ofSentinels = "FailoverClient"
 // goroutine waits for that (P11).
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 	if c.client.Options().Addr == ofSentinels {
-		return failed(len(commands), errSentinels)
+		return wire.Failed(len(commands), errSentinels)
 	}
 	built := make([]command, len(commands)) // the caller may change its own after the return
 	for i := range commands {
@@ -75,12 +75,8 @@ func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock
 	case r := <-replies:
 		return r
 	case <-ctx.Done():
-		return failed(len(commands), ctx.Err())
+		return wire.Failed(len(commands), ctx.Err())
 	}
-}
-
-func failed(n int, err error) []redislock.Reply {
-	return slices.Repeat([]redislock.Reply{{Err: err}}, n)
 }
 
 // exchange sends commands in one go and waits for the replies.

@@ -14,13 +14,13 @@ package rueidisconn
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
 // Wrap returns a redislock.Conn over a client of a single node. The caller closes the client, after the driver.
@@ -45,7 +45,7 @@ var errDeployment = errors.New("the client of rueidis is not of a single node: o
 // request goes by a goroutine of its own (P11).
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 	if c.client.Mode() != rueidis.ClientModeStandalone {
-		return failed(len(commands), errDeployment)
+		return wire.Failed(len(commands), errDeployment)
 	}
 	built := make([]rueidis.Completed, len(commands)) // the caller may change its own after the return
 	for i := range commands {
@@ -61,7 +61,7 @@ func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock
 	case replies := <-answered:
 		return replies
 	case <-ctx.Done():
-		return failed(len(commands), ctx.Err())
+		return wire.Failed(len(commands), ctx.Err())
 	}
 }
 
@@ -83,10 +83,6 @@ func (c *conn) patiently(ctx context.Context, built []rueidis.Completed) []redis
 			return replies
 		}
 	}
-}
-
-func failed(n int, err error) []redislock.Reply {
-	return slices.Repeat([]redislock.Reply{{Err: err}}, n)
 }
 
 // send sends commands in one go.

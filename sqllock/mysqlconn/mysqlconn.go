@@ -39,7 +39,7 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	db, o, err := pool(u)
+	db, prefix, err := OpenPool(u)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		db.SetMaxIdleConns(poolSize)
 	}
 	library.Close = closing(db)
-	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
+	return sqllock.New(ctx, db, sqllock.MySQL, library, &sqllock.Options{Prefix: prefix})
 }
 
 // closing returns a function that closes the pool. An error of that would only say that a connection, which broke
@@ -61,64 +61,41 @@ func closing(db *sql.DB) func() error {
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
 // read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
-	db, o, err := pool(u)
+	config, prefix, err := parse(u)
 	if err != nil {
 		return nil, "", err
 	}
-	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
-}
-
-func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
-	config, o, err := parse(u)
-	if err != nil {
-		return nil, nil, err
-	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
-	db := sql.OpenDB(connector)
+	db = sql.OpenDB(connector)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	return db, o, nil
+	return db, prefix, nil
 }
 
 // parse understands a URL. Its errors do not show user or password.
-func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
-	params, err := driver.Params(u, true, "hf.tables")
-	if err == nil && params["hf.tables"] != "" {
-		err = sqllock.CheckPrefix(params["hf.tables"])
-	}
+func parse(u *url.URL) (*mysql.Config, string, error) {
+	prefix, query, err := sqllock.ParseURL(u, true)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	database := strings.Trim(u.Path, "/")
 	if u.Opaque != "" || u.Fragment != "" || database == "" || strings.Contains(database, "/") {
-		return nil, nil, errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
+		return nil, "", errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
 	}
-	query := u.Query()
 	socket, err := socketOf(u, query)
 	if err != nil {
-		return nil, nil, err
-	}
-	for key := range query {
-		if strings.HasPrefix(key, "hf.") {
-			query.Del(key)
-		}
+		return nil, "", err
 	}
 	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
-		return nil, nil, errors.New("the client library does not understand the parameters of this URL")
+		return nil, "", errors.New("the client library does not understand the parameters of this URL")
 	}
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "localhost"
-	}
-	if port == "" {
-		port = "3306"
-	}
-	config.Addr, config.DBName = net.JoinHostPort(host, port), database
+	config.Addr = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), cmp.Or(u.Port(), "3306"))
+	config.DBName = database
 	if socket != "" {
 		config.Net, config.Addr = "unix", socket
 	}
@@ -137,7 +114,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
-	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
+	return config, prefix, nil
 }
 
 // socketURL is what a URL of a unix socket looks like.
@@ -170,35 +147,4 @@ func socketOf(u *url.URL, query url.Values) (path string, err error) {
 // transaction at a contended name takes several round trips. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
-}
-
-func libraryFor(ctx context.Context, db *sql.DB) sqllock.Library {
-	library := sqllock.Library{Failure: failure, Pending: pending}
-	if takesTogether(ctx, db) {
-		library.Together = together
-	}
-	return library
-}
-
-// failure implements Failure of sqllock.Library.
-func failure(err error) sqllock.Failure {
-	dialling := (*net.OpError)(nil)
-	if errors.As(err, &dialling) && dialling.Op == "dial" {
-		return sqllock.Refused
-	}
-	e := (*mysql.MySQLError)(nil)
-	if !errors.As(err, &e) {
-		return sqllock.Unknown
-	}
-	switch e.Number {
-	case 1205, 1213, 1020, 3572, 1467: // lock wait timeout, deadlock, record changed, nowait, and what InnoDB says of
-		// a wait or a deadlock while it takes the next number of AUTO_INCREMENT
-		return sqllock.Conflict
-	case 1290, 1690, 1792, 1836, 1874, 1036, 1047: // read-only by an option, by our own question, by
-		// the transaction, by mode, by InnoDB, a table that is; not in Galera's primary component
-		return sqllock.Demoted
-	case 1053, 1079, 1080, 1105, 1180, 1317, 1927, 3024, 4031: // shutdown, kill, interruption, an error in the commit
-		return sqllock.Unknown
-	}
-	return sqllock.Refused
 }

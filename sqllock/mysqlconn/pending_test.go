@@ -21,9 +21,7 @@ func TestPending(t *testing.T) {
 			exec(t, admin, "SET GLOBAL "+variable)
 		}
 		run := func(conn *sql.Conn, text string) {
-			if _, err := conn.ExecContext(t.Context(), text); err != nil {
-				t.Error(err)
-			}
+			exec(t, conn, text)
 		}
 		for _, c := range []struct{ completion, params string }{
 			{"CHAIN", "?multiStatements=true"}, {"CHAIN", ""}, {"RELEASE", "?multiStatements=true"},
@@ -96,9 +94,7 @@ func inTransactions(t *testing.T, d driver.Driver) {
 	if _, err := d.(driver.Queuer).Enqueue(t.Context(), next); err == nil {
 		t.Fatal("a name was given twice")
 	}
-	if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Error(err)
-	}
+	must(t, d.Release(t.Context(), []driver.Grant{g})[0])
 }
 
 func oneConn(db *sql.DB) *sql.DB {

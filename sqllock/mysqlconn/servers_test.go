@@ -1,16 +1,18 @@
 package mysqlconn
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// must ends the test at an error.
-var must = testserver.Must
+var (
+	must    = testserver.Must // ends the test at an error
+	exec    = sqltest.Exec
+	openURL = sqltest.OpenURL
+)
 
 // onEach runs a test on MariaDB and on MySQL.
 func onEach(t *testing.T, test func(*testing.T, *testserver.MySQL)) {
@@ -20,14 +22,6 @@ func onEach(t *testing.T, test func(*testing.T, *testserver.MySQL)) {
 	}
 }
 
-func openURL(ctx context.Context, raw string) (driver.Driver, error) {
-	u, err := driver.ParseURL(raw)
-	if err != nil {
-		return nil, err
-	}
-	return driver.Open(ctx, u)
-}
-
 // openDB returns a pool of its own.
 func openDB(t *testing.T, server *testserver.MySQL, params string) *sql.DB {
 	t.Helper()
@@ -35,13 +29,6 @@ func openDB(t *testing.T, server *testserver.MySQL, params string) *sql.DB {
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
-}
-
-func exec(t *testing.T, db *sql.DB, text string, args ...any) {
-	t.Helper()
-	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
 }
 
 // killAll ends all connections but the administrator's, and returns how many there
@@ -75,9 +62,7 @@ func shared(t testing.TB) *testserver.MySQL {
 			must(t, err)
 			defer db.Close()
 			for _, statement := range []string{"DROP DATABASE test", "CREATE DATABASE test"} {
-				if _, err := db.ExecContext(t.Context(), statement); err != nil {
-					t.Fatal(err)
-				}
+				exec(t, db, statement)
 			}
 		})
 }

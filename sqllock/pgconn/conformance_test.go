@@ -52,7 +52,7 @@ func dialURL(t testing.TB, url string, change func(*sql.DB)) driver.Driver {
 	}
 	config, err := configOf(t.Context(), db)
 	must(t, err)
-	library := libraryFor(config)
+	library := libraryFor(listener{config: config})
 	library.Close = db.Close
 	d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, nil)
 	if err != nil {

@@ -16,8 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
+	"github.com/holdfastlock/holdfast/internal/test/busytest"
 	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
@@ -73,7 +76,7 @@ func TestServer(t *testing.T) {
 		db, stall := openDB(t, server), sqltest.NewStall()
 		config, err := configOf(t.Context(), db)
 		must(t, err)
-		library := libraryFor(config)
+		library := libraryFor(listener{config: config})
 		library.Together = stall.Together(library.Together)
 		stalls, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: prefix})
 		must(t, err)
@@ -98,7 +101,7 @@ func TestServer(t *testing.T) {
 			db := openDB(t, server)
 			config, err := configOf(t.Context(), db)
 			must(t, err)
-			library := libraryFor(config)
+			library := libraryFor(listener{config: config})
 			change(&library)
 			d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "many", Poll: time.Minute})
 			must(t, err)
@@ -254,4 +257,27 @@ func TestPgbouncer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBusy: a busy client keeps its leases, though replies are late (P2).
+func TestBusy(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	proxy := chaos.StartProxy(t, server.Addr)
+	busytest.Run(t, func(by time.Duration) { proxy.Delay(chaos.ToClient, by) }, func() *holdfast.Client {
+		locks, err := holdfast.Open(t.Context(), strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr, 1))
+		must(t, err)
+		return locks
+	})
+}
+
+// TestDeadlines: an ended context is told as such, also by an attempt to connect.
+func TestDeadlines(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	proxy := chaos.StartProxy(t, server.Addr)
+	config, err := pgx.ParseConfig(strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr, 1))
+	must(t, err)
+	config.ConnectTimeout = time.Hour
+	db := stdlib.OpenDB(*config)
+	t.Cleanup(func() { db.Close() })
+	sqltest.Deadlines(t, proxy, db, func(ctx context.Context, db *sql.DB) (driver.Driver, error) { return New(ctx, db, nil) })
 }

@@ -29,8 +29,7 @@ func FromPool(ctx context.Context, pool *pgxpool.Pool, o *sqllock.Options) (driv
 	if err != nil {
 		return nil, ctxerr.Of(ctx, err)
 	}
-	library := libraryFor(config)
-	library.Listen = listener{config: config, fresh: fresh}.listen
+	library := libraryFor(listener{config, fresh})
 	library.Stats = func() sql.DBStats { return statsOf(pool) }
 	db, leave := joinPool(pool)
 	library.Close = leave

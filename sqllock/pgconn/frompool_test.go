@@ -73,15 +73,11 @@ func onePool(t *testing.T, p *sharedPool) {
 	if n := p.Stat().AcquiredConns(); n != 1 {
 		t.Errorf("two drivers keep %d connections of a pool, not one", n)
 	}
-	if err := one.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, one.Close())
 	if _, err := two.Try(t.Context(), driver.Request{Name: "three", Owner: "two", TTL: time.Minute}); err != nil {
 		t.Errorf("the pool was closed with the first of two drivers: %v", err)
 	}
-	if err := two.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, two.Close())
 	if n := p.Stat().AcquiredConns(); n != 0 {
 		t.Errorf("P9: closed drivers keep %d connections of the caller's pool", n)
 	}
@@ -117,9 +113,7 @@ func beforeConnect(t *testing.T, server *testserver.Postgres) {
 	if d.(driver.Notifier).Losses() == nil {
 		t.Error("notifications do not arrive")
 	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, d.Close())
 	refuses.Store(true)
 	if d, err := FromPool(t.Context(), pool, nil); !errors.Is(err, refuse) {
 		t.Errorf("FromPool returned %v, %v; BeforeConnect returned %v", d, err, refuse)

@@ -1,16 +1,18 @@
 package pgconn
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// must ends the test at an error.
-var must = testserver.Must
+var (
+	must    = testserver.Must // ends the test at an error
+	exec    = sqltest.Exec
+	openURL = sqltest.OpenURL
+)
 
 // shared returns the PostgreSQL server that the tests of the gate share, without tables.
 func shared(t testing.TB) *testserver.Postgres {
@@ -28,21 +30,6 @@ func openDB(t *testing.T, server *testserver.Postgres) *sql.DB {
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
-}
-
-func openURL(ctx context.Context, raw string) (driver.Driver, error) {
-	u, err := driver.ParseURL(raw)
-	if err != nil {
-		return nil, err
-	}
-	return driver.Open(ctx, u)
-}
-
-func exec(t *testing.T, db *sql.DB, text string, args ...any) {
-	t.Helper()
-	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
 }
 
 // endClients ends the connections of all clients but the one that runs it.

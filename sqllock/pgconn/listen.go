@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // All drivers of a process that connect in the same way share a hub: one connection that listens, on one channel.
@@ -143,10 +145,10 @@ func (h *hub) await(ctx context.Context, up <-chan struct{}) error {
 // notifications may have been lost. If the first attempt fails it tells them that none arrive.
 func (h *hub) run(ctx context.Context) {
 	listened := false // and subscribers have not been told that it does not any more
-	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+	for wait := firstPause; ctx.Err() == nil; wait = min(2*wait, longestPause) {
 		conn, err := h.subscribe(ctx)
 		if err == nil {
-			pause = firstPause
+			wait = firstPause
 			staying, leave := context.WithCancel(ctx)
 			h.mu.Lock()
 			close(h.up)
@@ -166,10 +168,7 @@ func (h *hub) run(ctx context.Context) {
 			h.up = make(chan struct{})
 		}
 		h.mu.Unlock()
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		pause.Sleep(ctx, wait)
 	}
 }
 

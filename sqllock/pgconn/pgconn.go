@@ -29,17 +29,17 @@
 package pgconn
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -63,12 +63,11 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	db, settings, o, err := pool(u)
+	db, settings, prefix, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
-	library := libraryFor(settings.last)
-	library.Listen = listener{settings.last, settings.fresh}.listen
+	library := libraryFor(listener{settings.last, settings.fresh})
 	leave := library.Leave
 	library.Leave = func(conn *sql.Conn) {
 		leave(conn)
@@ -79,63 +78,51 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, errors.Join(ctxerr.Of(ctx, &sqllock.OpenError{Err: err}), db.Close())
 	}
 	library.Close = db.Close
-	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
+	return sqllock.New(ctx, db, sqllock.Postgres, library, &sqllock.Options{Prefix: prefix})
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
 // read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
-	db, _, o, err := pool(u)
-	if err != nil {
-		return nil, "", err
-	}
-	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+	db, _, prefix, err = pool(u)
+	return db, prefix, err
 }
 
-func pool(u *url.URL) (*sql.DB, *settings, *sqllock.Options, error) {
-	config, o, err := parse(u)
+func pool(u *url.URL) (*sql.DB, *settings, string, error) {
+	config, prefix, err := parse(u)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, "", err
 	}
 	s := &settings{url: u, last: config}
 	db := sql.OpenDB(s)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	return db, s, o, nil
+	return db, s, prefix, nil
 }
 
 // parse understands a URL. Its errors do not show user or password.
-func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
-	params, err := driver.Params(u, true, "hf.tables")
-	if err == nil && params["hf.tables"] != "" {
-		err = sqllock.CheckPrefix(params["hf.tables"])
-	}
+func parse(u *url.URL) (*pgx.ConnConfig, string, error) {
+	prefix, query, err := sqllock.ParseURL(u, true)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	if u.Opaque != "" || u.Fragment != "" {
-		return nil, nil, errors.New("store URL is malformed: it looks like postgres://user:password@host:5432/database")
-	}
-	theirs := *u
-	query := theirs.Query()
-	for key := range query {
-		if strings.HasPrefix(key, "hf.") {
-			query.Del(key)
-		}
+		return nil, "", errors.New("store URL is malformed: it looks like postgres://user:password@host:5432/database")
 	}
 	if err := checkSocket(query); err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	several := strings.Contains(u.Host+query.Get("host"), ",")
 	if err := aimAtPrimary(query, several); err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
+	theirs := *u
 	theirs.RawQuery = query.Encode()
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
 		// pgx's own error may show the password.
-		return nil, nil, errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
+		return nil, "", errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTimeout
@@ -146,7 +133,28 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "holdfast"
 	}
-	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
+	return config, prefix, nil
+}
+
+// attributes is pgx's parameter that says which of several servers to use.
+const attributes = "target_session_attrs"
+
+// aimAtPrimary makes a URL's connections lead to servers that take writes, if it has several hosts. It refuses what
+// would lead elsewhere.
+func aimAtPrimary(query url.Values, several bool) error {
+	switch value := query.Get(attributes); value {
+	case "read-write", "primary":
+	case "", "any":
+		if several && value == "any" {
+			return fmt.Errorf("URL parameter %s is any: with several hosts read-write is right, the default", attributes)
+		}
+		if several {
+			query.Set(attributes, "read-write")
+		}
+	case "standby", "read-only", "prefer-standby":
+		return fmt.Errorf("URL parameter %s is %s: locks are written, so read-write is right", attributes, value)
+	}
+	return nil // pgx refuses the rest
 }
 
 // checkSocket refuses forms of other programs for a unix socket, which would otherwise lead to a server on this
@@ -172,14 +180,14 @@ func checkSocket(query url.Values) error {
 // configuration of this one. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
-	library := libraryFor(config)
+	fresh := func(ctx context.Context) (*pgx.ConnConfig, error) { return freshConfigOf(ctx, db) }
+	library := libraryFor(listener{config, fresh})
 	if err == nil {
 		err = behindPooler(ctx, db, &library)
 	}
 	if err != nil {
 		return nil, ctxerr.Of(ctx, err)
 	}
-	library.Listen = listener{config: config, fresh: func(ctx context.Context) (*pgx.ConnConfig, error) { return freshConfigOf(ctx, db) }}.listen
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
@@ -229,34 +237,33 @@ func configOfConn(conn *sql.Conn) (config *pgx.ConnConfig, err error) {
 	return config, err
 }
 
-func libraryFor(config *pgx.ConnConfig) sqllock.Library {
-	l := listener{config: config}
-	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together, Demoted: demoted, Pending: pending, Leave: l.leave}
+// settings make the configuration for a URL. pgx reads the files of certificates and passwords when it parses a
+// URL, and they are replaced before they expire. So settings parse the URL again for each connection.
+type settings struct {
+	url  *url.URL
+	mu   sync.Mutex
+	last *pgx.ConnConfig // the last that could be parsed
 }
 
-// failure implements Failure of sqllock.Library.
-func failure(err error) sqllock.Failure {
-	if connecting := (*pgconn.ConnectError)(nil); errors.As(err, &connecting) {
-		return sqllock.Refused
+// Connect implements driver.Connector of database/sql, as Driver does: settings make the connections of a URL's pool.
+func (s *settings) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	config, err := s.fresh(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if pgconn.SafeToRetry(err) {
-		return sqllock.Conflict
+	return stdlib.GetConnector(*config).Connect(ctx)
+}
+
+// Driver returns pgx's.
+func (*settings) Driver() sqldriver.Driver { return stdlib.GetDefaultDriver() }
+
+// fresh returns the present configuration, or the last one while the files cannot be read or do not belong
+// together.
+func (s *settings) fresh(context.Context) (*pgx.ConnConfig, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, _, err := parse(s.url); err == nil {
+		s.last = now
 	}
-	e := (*pgconn.PgError)(nil)
-	if !errors.As(err, &e) {
-		return sqllock.Unknown
-	}
-	switch e.Code {
-	case "25006": // read-only transaction: a standby, or a server that was demoted
-		return sqllock.Demoted
-	case "40001", "40P01", "55P03", "25P03": // serialization failure, deadlock, lock not available; we stood still in a transaction
-		return sqllock.Conflict
-	case "40003", "57P01", "57P02", "57P05": // completion unknown, the end of the connection
-		return sqllock.Unknown
-	}
-	switch e.Code[:min(2, len(e.Code))] {
-	case "", "08", "58", "XX": // connection, system, internal
-		return sqllock.Unknown
-	}
-	return sqllock.Refused
+	return s.last.Copy(), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"io"
 	"time"
 
@@ -107,7 +106,7 @@ type oneRow struct {
 }
 
 // Connect implements driver.Connector of database/sql, as Driver does.
-func (r *oneRow) Connect(context.Context) (sqldriver.Conn, error) { return rowConn{r}, nil }
+func (r *oneRow) Connect(context.Context) (sqldriver.Conn, error) { return rowConn{row: r}, nil }
 
 // Driver returns nothing: nobody asks.
 func (r *oneRow) Driver() sqldriver.Driver { return nil }
@@ -128,8 +127,11 @@ func (r *oneRow) Next(into []sqldriver.Value) error {
 // Close does nothing.
 func (r *oneRow) Close() error { return nil }
 
-// rowConn is the connection of the driver oneRow.
-type rowConn struct{ row *oneRow }
+// rowConn is the connection of the driver oneRow. Nobody prepares or begins anything there.
+type rowConn struct {
+	sqldriver.Conn
+	row *oneRow
+}
 
 // QueryContext implements driver.QueryerContext of database/sql.
 func (c rowConn) QueryContext(context.Context, string, []sqldriver.NamedValue) (sqldriver.Rows, error) {
@@ -139,13 +141,5 @@ func (c rowConn) QueryContext(context.Context, string, []sqldriver.NamedValue) (
 	return c.row, nil
 }
 
-// Prepare, Close and Begin complete driver.Conn of database/sql.
-func (rowConn) Prepare(string) (sqldriver.Stmt, error) { return nil, errOneRow }
-
 // Close does nothing.
 func (rowConn) Close() error { return nil }
-
-// Begin is never called.
-func (rowConn) Begin() (sqldriver.Tx, error) { return nil, errOneRow }
-
-var errOneRow = errors.New("this connection has one row, and no more")

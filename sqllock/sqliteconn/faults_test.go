@@ -13,11 +13,15 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// must ends the test at an error.
-var must = testserver.Must
+var (
+	must    = testserver.Must // ends the test at an error
+	exec    = sqltest.Exec
+	openURL = sqltest.OpenURL
+)
 
 // TestReadOnly: what cannot be written is an error that says so, at once.
 func TestReadOnly(t *testing.T) {
@@ -105,12 +109,4 @@ func hold(args []string) error {
 	}
 	fmt.Println("lost")
 	return nil
-}
-
-func openURL(ctx context.Context, raw string) (driver.Driver, error) {
-	u, err := driver.ParseURL(raw)
-	if err != nil {
-		return nil, err
-	}
-	return driver.Open(ctx, u)
 }

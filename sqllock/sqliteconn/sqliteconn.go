@@ -10,7 +10,6 @@
 package sqliteconn
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,50 +30,30 @@ const poolSize = 5
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	db, o, err := pool(u)
+	db, prefix, err := OpenPool(u)
 	if err != nil {
 		return nil, err
 	}
-	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending, Close: db.Close}, o)
+	library := sqllock.Library{Failure: failure, Pending: pending, Close: db.Close}
+	return sqllock.New(ctx, db, sqllock.SQLite, library, &sqllock.Options{Prefix: prefix})
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
 // read the file beside the driver. It does not touch the file. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
-	db, o, err := pool(u)
+	prefix, _, err = sqllock.ParseURL(u, false)
 	if err != nil {
 		return nil, "", err
 	}
-	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
-}
-
-func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
-	dsn, o, err := parse(u)
-	if err != nil {
-		return nil, nil, err
+	if u.Opaque != "" || u.Fragment != "" || u.User != nil || u.Host != "" || !filepath.IsAbs(u.Path) || u.Path == "/" {
+		return nil, "", errors.New("store URL has no file: it looks like sqlite:///var/lib/app/locks.db, with three slashes")
 	}
-	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		return nil, nil, err
+	if db, err = sql.Open("sqlite", DSN(u.Path)); err != nil {
+		return nil, "", err
 	}
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
-	return db, o, nil
-}
-
-// parse understands a URL.
-func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
-	params, err := driver.Params(u, false, "hf.tables")
-	if err == nil && params["hf.tables"] != "" {
-		err = sqllock.CheckPrefix(params["hf.tables"])
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	if u.Opaque != "" || u.Fragment != "" || u.User != nil || u.Host != "" || !filepath.IsAbs(u.Path) || u.Path == "/" {
-		return "", nil, errors.New("store URL has no file: it looks like sqlite:///var/lib/app/locks.db, with three slashes")
-	}
-	return DSN(u.Path), &sqllock.Options{Prefix: params["hf.tables"]}, nil
+	return db, prefix, nil
 }
 
 // DSN returns the name of a file for sql.Open("sqlite", …) with the best settings for locks: a write-ahead log,

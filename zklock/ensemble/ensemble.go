@@ -67,7 +67,7 @@ type Trial struct {
 // which a driver must have made, and has others try to delete it. It leaves nothing behind.
 func Try(ctx context.Context, c zklock.Config) (*Trial, error) {
 	t, config := &Trial{}, wire(c)
-	acl := zk.OpenACL()
+	var acl *zk.ACL // nil: everybody's
 	if c.User != "" {
 		config.Auth = []zk.Auth{{Scheme: "digest", Credentials: c.User + ":" + c.Password}}
 		if !c.Open {

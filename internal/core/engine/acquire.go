@@ -417,7 +417,7 @@ func (e *Engine) told(c *Caller, err error) {
 func (e *Engine) take(c *Caller, grant driver.Grant) Action {
 	g := c.gate
 	grant.Stray = g.place.stray
-	g.followed = g.hasFollowers()
+	g.followed = g.first != g.last
 	g.remove(c)
 	if c.source = Free; g.talk.held != nil {
 		c.source = Queued

@@ -29,8 +29,6 @@ const (
 	CohortContended = 2 * time.Millisecond  // if others were
 )
 
-func cohortEnd(g *gate) *due.Entry { return &g.cohort.over }
-
 // beginCohort closes the gate for a new hold that the callers at the gate may get, one
 // after the other.
 func (e *Engine) beginCohort(g *gate, h *Hold, grant *driver.Grant) {

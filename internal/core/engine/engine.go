@@ -70,8 +70,8 @@ func New(c Config) *Engine {
 	return &Engine{
 		Config:    c,
 		gates:     map[string]*gate{},
-		deadlines: due.New(deadlineOf),
-		cohorts:   due.New(cohortEnd),
+		deadlines: due.New(func(h *Hold) *due.Entry { return &h.deadline }),
+		cohorts:   due.New(func(g *gate) *due.Entry { return &g.cohort.over }),
 		renewals:  batch.New(renewalRules),
 		withdrawn: batch.New(withdrawalRules),
 	}

@@ -98,9 +98,6 @@ func (e *Engine) tidy(name string, g *gate) {
 // a gate has its place withdrawn, and the gate can be forgotten.
 func (g *gate) empty() bool { return g.first == nil && !g.closed }
 
-// hasFollowers reports whether anybody is behind the first.
-func (g *gate) hasFollowers() bool { return g.first != g.last }
-
 // callers yields those at the gate. The loop may take out the one that it is at.
 func (g *gate) callers() iter.Seq[*Caller] {
 	return func(yield func(*Caller) bool) {

@@ -74,21 +74,15 @@ func (h *Hold) ensureExtras() *extras {
 	return h.extra
 }
 
-// newHold returns the hold that a grant is to the caller.
-func newHold(c *Caller, g *driver.Grant, now driver.Instant) *Hold {
+// newHold returns the hold that a grant is to the caller, from now on.
+func (e *Engine) newHold(c *Caller, g *driver.Grant) *Hold {
 	h := &Hold{
 		name: c.name, settings: c.settings,
 		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, handed: g.HandedOver, degraded: g.Degraded, block: int32(g.Block),
-		valid: g.Valid, taken: now,
-		machine: lease.Start(now, g.Since, g.Valid, g.Claim, &c.settings.Pace),
+		valid: g.Valid, taken: e.now,
+		machine: lease.Start(e.now, g.Since, g.Valid, g.Claim, &c.settings.Pace),
 	}
 	h.add(c)
-	return h
-}
-
-// newHold returns the hold that a grant is to the caller, from now on.
-func (e *Engine) newHold(c *Caller, g *driver.Grant) *Hold {
-	h := newHold(c, g, e.now)
 	if e.Traced {
 		h.ensureExtras().first = c
 	}

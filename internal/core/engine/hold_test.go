@@ -30,7 +30,7 @@ func TestForgottenCallers(t *testing.T) {
 		return c
 	}
 	first := caller()
-	h := newHold(first, &driver.Grant{}, 0)
+	h := e.newHold(first, &driver.Grant{})
 	shared := func() *Caller {
 		c := caller()
 		h.add(c)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/core/batch"
-	"github.com/holdfastlock/holdfast/internal/core/due"
 )
 
 // renewWithin bounds one batch of renewals. A batch that hangs leaves room for another
@@ -20,8 +19,6 @@ var renewalRules = batch.Rules[*Hold]{
 	Left:    func(h *Hold, now driver.Instant) time.Duration { return h.machine.Until().Sub(now) },
 	Longest: renewWithin,
 }
-
-func deadlineOf(h *Hold) *due.Entry { return &h.deadline }
 
 // sendRenewals sends off a batch.
 func (e *Engine) sendRenewals(renewals batch.Batch[*Hold]) {

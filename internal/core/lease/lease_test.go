@@ -103,31 +103,3 @@ func TestHandedOver(t *testing.T) {
 		}
 	}
 }
-
-// TestOver: after the end of a lease no later event counts.
-func TestOver(t *testing.T) {
-	for name, end := range map[string]func(*lease.Machine) bool{
-		"released": func(m *lease.Machine) bool { return m.Release(second) },
-		"gone":     func(m *lease.Machine) bool { m.Gone(); return !m.Trusted(0) },
-		"expired":  func(m *lease.Machine) bool { return !m.Trusted(29 * second) },
-	} {
-		m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
-		m.Send(0)
-		if !end(&m) {
-			t.Errorf("%s: it did not end", name)
-		}
-		state := m.State()
-		m.Failed(2 * second)
-		m.Gone()
-		if m.Renewed(2*second, second, ttl) || m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
-			t.Errorf("%s: something counted afterwards", name)
-		}
-		if _, ok := m.RenewAt(); ok || m.State() != state || m.Until() != 29*second {
-			t.Errorf("%s: state %v until %v, was %v", name, m.State(), m.Until(), state)
-		}
-	}
-	m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
-	if m.Release(29*second) || m.State() != lease.Lost {
-		t.Error("released after the deadline: it was lost")
-	}
-}

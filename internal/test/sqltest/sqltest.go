@@ -2,14 +2,39 @@ package sqltest
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
+
+// must ends the test at an error.
+var must = testserver.Must
+
+// OpenURL opens the driver of a URL.
+func OpenURL(ctx context.Context, raw string) (driver.Driver, error) {
+	u, err := driver.ParseURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Open(ctx, u)
+}
+
+// Exec runs a statement on a pool, a connection or a transaction, and ends the test at an error.
+func Exec(t testing.TB, on interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, text string, args ...any) {
+	t.Helper()
+	if _, err := on.ExecContext(t.Context(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
 
 // StartTogether opens drivers at the same time on a store without tables. All must open, and
 // agree on the store's name.
@@ -27,17 +52,10 @@ func StartTogether(t *testing.T, open func() (driver.Driver, error)) {
 	}
 	close(begin)
 	wg.Wait()
-	first := ""
-	for i, d := range drivers {
-		if errs[i] != nil {
-			t.Errorf("client %d of %d that start together: %v", i, clients, errs[i])
-			continue
-		}
+	must(t, errs...)
+	for _, d := range drivers {
 		defer d.Close()
-		if first == "" {
-			first = d.Caps().Store
-		}
-		if store := d.Caps().Store; store != first {
+		if first, store := drivers[0].Caps().Store, d.Caps().Store; store != first {
 			t.Errorf("clients that start together call the store %q and %q", first, store)
 		}
 	}
@@ -73,5 +91,44 @@ func ManyAtOnce(t *testing.T, d driver.Driver) {
 		if n != 20 {
 			t.Errorf("P1: of 20 updates under a lock %d are there", n)
 		}
+	}
+}
+
+// ClockBack: the server's clock is set back by an hour while names are held; ahead makes
+// the rows as they are then, with times that lie in the future. A release frees at once,
+// alone and in a batch, and tokens go on from those in the rows.
+func ClockBack(t *testing.T, d driver.Driver, ahead func(by time.Duration)) {
+	t.Helper()
+	defer d.Close()
+	var grants []driver.Grant
+	for i := range 4 {
+		r := driver.Request{Name: fmt.Sprintf("back/%d", i), Owner: fmt.Sprintf("%x", rand.Uint64()), TTL: time.Minute}
+		g, err := d.Try(t.Context(), r)
+		must(t, err)
+		grants = append(grants, g)
+	}
+	ahead(time.Hour)
+	for _, batch := range [][]driver.Grant{grants[:1], grants[1:3], grants[3:]} {
+		if len(batch) == 1 && batch[0].Name == "back/3" {
+			batch[0].Stray = true // the store has to remember it, in a record
+		}
+		for _, err := range d.Release(t.Context(), batch) {
+			if err != nil {
+				t.Errorf("P4: Release after the clock was set back: %v", err)
+			}
+		}
+	}
+	for _, g := range grants {
+		last := g.Token + driver.Token(time.Hour.Microseconds())
+		g.Owner = fmt.Sprintf("%x", rand.Uint64())
+		next, err := d.Try(t.Context(), g.Request)
+		if err != nil {
+			t.Errorf("P5: the clock was set back by an hour, and a release of %s did not free it: %v", g.Name, err)
+			continue
+		}
+		if next.Token <= last {
+			t.Errorf("P3: the clock was set back by an hour, and token %d follows up to %d", next.Token, last)
+		}
+		d.Release(t.Context(), []driver.Grant{next})
 	}
 }

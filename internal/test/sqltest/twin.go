@@ -48,7 +48,6 @@ type fullDriver interface {
 	driver.Driver
 	driver.Queuer
 	driver.Operator
-	driver.Operator
 	driver.Downgrader
 }
 

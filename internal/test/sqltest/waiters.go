@@ -6,10 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
 )
 
 // queued is an owner in the queue, in a call of Wait.
@@ -44,13 +51,6 @@ func queueUp(ctx context.Context, t *testing.T, holder, waiter driver.Driver) *q
 	return w
 }
 
-func release(ctx context.Context, t *testing.T, d driver.Driver, g driver.Grant) {
-	t.Helper()
-	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {
-		t.Fatalf("P4: %v", err)
-	}
-}
-
 // OneKept lets a client have many waiters, each for a name of its own. All of them
 // together keep one connection at most of its pool, and there is at most one more, for
 // what they ask now and then (P9). Connections counts those that the server has; nil: there is no server.
@@ -80,13 +80,152 @@ func OneKept(t *testing.T, db *sql.DB, d driver.Driver, connections func() int) 
 		}
 	}
 	for _, w := range all {
-		release(ctx, t, d, w.held)
+		must(t, d.Release(ctx, []driver.Grant{w.held})[0])
 		if a := <-w.answer; a.err != nil {
 			t.Errorf("P7: one of many waiters: %v", a.err)
 		}
 		w.stop()
 	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
+	must(t, d.Close())
+}
+
+// DeadCrowd lets a client wait behind a hundred places of one that is gone. When the holder releases the name they
+// delay it by three polls at most (P7).
+func DeadCrowd(t *testing.T, open func() driver.Driver) {
+	t.Helper()
+	testserver.TakeTurn(t)
+	const dead, name = 100, "dead crowd"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	holder, crowd := open(), open()
+	defer holder.Close()
+	g, err := holder.Try(ctx, driver.Request{Name: name, Owner: "the holder", TTL: time.Minute})
+	must(t, err)
+	for i := range dead {
+		r := driver.Request{Name: name, Owner: fmt.Sprint("dead ", i), TTL: time.Minute}
+		if _, err := crowd.(driver.Queuer).Enqueue(ctx, r); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("Enqueue on a held name returned %v", err)
+		}
 	}
+	must(t, crowd.Close()) // which withdraws nothing
+	locks, err := holdfast.New(open(), nil)
+	must(t, err)
+	defer locks.Close()
+	got := make(chan error, 1)
+	go func() {
+		lease, err := locks.Mutex(name, nil).Acquire(ctx)
+		if err == nil {
+			err = lease.Release()
+		}
+		got <- err
+	}()
+	for alive := false; !alive; {
+		info, err := holder.(driver.Operator).Inspect(ctx, name)
+		must(t, err)
+		alive = slices.ContainsFunc(info.Waiters, func(w driver.Waiter) bool { return !strings.HasPrefix(w.Owner, "dead ") })
+	}
+	released := time.Now()
+	must(t, holder.Release(ctx, []driver.Grant{g})[0])
+	if err := <-got; err != nil {
+		t.Fatalf("P7: behind dead clients: %v", err)
+	}
+	if took, bound := time.Since(released), 3*holder.Caps().PollInterval(); took > bound {
+		t.Errorf("P7: %d dead clients have delayed a live one by %v, longer than %v", dead, took, bound)
+	}
+}
+
+// Stall stops a client once, after it has locked a row.
+type Stall struct {
+	once   sync.Once
+	armed  atomic.Bool   // it may happen
+	locked chan struct{} // closed when it has
+	goOn   chan struct{}
+}
+
+// NewStall returns a stall that has not happened yet.
+func NewStall() *Stall { return &Stall{locked: make(chan struct{}), goOn: make(chan struct{})} }
+
+// Late lets a waiter come while a step that frees the name stands still between its read, which has shown nobody, and
+// its write. The waiter must wait for the step, and then get the name (P7).
+func (s *Stall) Late(t *testing.T, stalls, other driver.Driver) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	name := fmt.Sprintf("late/%x", rand.Uint64())
+	held, err := stalls.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, Mode: driver.Shared, TTL: time.Minute})
+	must(t, err)
+	before := driver.Request{Name: name, Owner: "one that waited for " + name, TTL: time.Minute}
+	if _, err := other.(driver.Queuer).Enqueue(ctx, before); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Enqueue on a held name returned %v", err)
+	}
+	must(t, other.Release(ctx, []driver.Grant{{Request: before}})[0]) // the row still says that there may be places
+	s.armed.Store(true)
+	released, answered := make(chan error, 1), make(chan answer, 1)
+	go func() { released <- stalls.Release(ctx, []driver.Grant{held})[0] }()
+	<-s.locked
+	next := driver.Request{Name: name, Owner: "the next one for " + name, TTL: time.Minute}
+	go func() {
+		g, err := other.(driver.Queuer).Enqueue(ctx, next)
+		answered <- answer{g, err}
+	}()
+	select {
+	case a := <-answered:
+		t.Errorf("P7: while a step has the name's row, a waiter was told %+v, %v", a.Grant, a.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(s.goOn)
+	if err := <-released; err != nil {
+		t.Errorf("P4: the release returned %v", err)
+	}
+	if a := <-answered; a.err != nil || a.Token <= held.Token {
+		t.Errorf("P7: a waiter came while the name was freed: token %d after %d, %v", a.Token, held.Token, a.err)
+	}
+	must(t, stalls.Close(), other.Close())
+}
+
+// Together returns a library's Together by which a client stalls. The first of the two calls
+// for a row ends with reading it.
+func (s *Stall) Together(inner func(context.Context, *sql.Conn, []sqllock.Statement) error) func(context.Context, *sql.Conn, []sqllock.Statement) error {
+	return func(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
+		err := inner(ctx, conn, statements)
+		if err == nil && s.armed.Load() && statements[len(statements)-1].Each != nil {
+			s.once.Do(func() {
+				close(s.locked)
+				<-s.goOn
+			})
+		}
+		return err
+	}
+}
+
+// Test stops a client once it has locked a row. Another must get the row nevertheless (P7), and the one that stalled
+// must be able to go on later.
+func (s *Stall) Test(t *testing.T, stalls, other driver.Driver) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	name := fmt.Sprintf("stall/%x", rand.Uint64())
+	read := func(d driver.Driver, owner string) error {
+		g, err := d.Try(ctx, driver.Request{Name: name, Owner: owner, Mode: driver.Shared, TTL: time.Minute})
+		if err != nil {
+			return err
+		}
+		return d.Release(ctx, []driver.Grant{g})[0]
+	}
+	must(t, read(other, name+" the first")) // there is a row to lock
+	s.armed.Store(true)
+	stopped := make(chan error, 1)
+	go func() { stopped <- read(stalls, name+" stalls") }()
+	<-s.locked
+	if err := read(other, name+" the other"); err != nil {
+		t.Errorf("P7: behind a client that stands still with a locked row: %v", err)
+	}
+	close(s.goOn)
+	if err := <-stopped; err != nil && !errors.Is(err, driver.ErrUncertain) {
+		t.Errorf("P7: the client that stood still: %v", err)
+	}
+	if err := read(stalls, name+" again"); err != nil {
+		t.Errorf("P7: a client that stood still cannot go on: %v", err)
+	}
+	must(t, stalls.Close(), other.Close())
 }

@@ -1,7 +1,8 @@
 // Package cluster is a client of a Redis Cluster, over clients of its servers.
 //
-// It sends each command to the server that has the key's slot, to all servers at the same time. It follows redirections: a command that a server has redirected was not carried out. It
-// never sends a command again whose outcome is not known.
+// It sends each command to the server that has the key's slot, to all servers at the same time. It follows
+// redirections: a command that a server has redirected was not carried out. It never sends a command again whose
+// outcome is not known.
 //
 // While a slot is moved from one server to another, a script with several keys is refused (TRYAGAIN),
 // until the move is over. Such commands are sent again until their context ends.
@@ -42,7 +43,6 @@ type Conn struct {
 	nodes      map[string]*node // by address
 	refreshing bool
 	refreshed  time.Time
-	closed     bool
 }
 
 // Open connects to one of the seeds at least, and learns which servers there are, before ctx ends.
@@ -65,7 +65,7 @@ func (c *Conn) Parts() []string { return slices.Clone(c.table.Load().owners) }
 
 // Do implements redislock.Conn.
 func (c *Conn) Do(ctx context.Context, commands []wire.Command) []wire.Reply {
-	return c.do(ctx, commands, (*node).shared)
+	return c.do(ctx, commands, false)
 }
 
 // Reserve makes each server have a connection for renewals and releases, and returns a function like Do that
@@ -78,12 +78,9 @@ func (c *Conn) Reserve() func(context.Context, []wire.Command) []wire.Reply {
 		n.reserved = n.server.Reserve()
 	}
 	return func(ctx context.Context, commands []wire.Command) []wire.Reply {
-		return c.do(ctx, commands, (*node).priority)
+		return c.do(ctx, commands, true)
 	}
 }
-
-// way is how a node gets commands.
-type way func(*node, context.Context, []wire.Command) []wire.Reply
 
 // What a command is sent again for, when it was not carried out, and for how long.
 const (
@@ -93,13 +90,14 @@ const (
 	movesWithin     = 5 * time.Second // how long a command without a deadline waits for that
 )
 
-// do sends commands: those of each server in one pipeline, and to all servers at the same time.
-func (c *Conn) do(ctx context.Context, commands []wire.Command, by way) []wire.Reply {
-	return c.split(ctx, commands, by, c.table.Load().addressOf) // one table, so that WAIT goes where its command goes (P1)
+// do sends commands: those of each server in one pipeline, and to all servers at the same time. Reserved says that they
+// go by the connections for renewals and releases.
+func (c *Conn) do(ctx context.Context, commands []wire.Command, reserved bool) []wire.Reply {
+	return c.split(ctx, commands, reserved, c.table.Load().addressOf) // one table, so that WAIT goes where its command goes (P1)
 }
 
 // split sends commands by groups, all at the same time.
-func (c *Conn) split(ctx context.Context, commands []wire.Command, by way, group func(*wire.Command) string) []wire.Reply {
+func (c *Conn) split(ctx context.Context, commands []wire.Command, reserved bool, group func(*wire.Command) string) []wire.Reply {
 	groups := map[string][]int{}
 	if len(commands) > 1 {
 		for i := range commands {
@@ -108,12 +106,12 @@ func (c *Conn) split(ctx context.Context, commands []wire.Command, by way, group
 		}
 	}
 	if len(groups) < 2 { // as most often
-		return c.send(ctx, commands, by)
+		return c.send(ctx, commands, reserved)
 	}
 	replies := make([]wire.Reply, len(commands))
 	var all sync.WaitGroup
 	for _, at := range groups {
-		all.Go(func() { fill(replies, at, c.send(ctx, pick(commands, at), by)) })
+		all.Go(func() { fill(replies, at, c.send(ctx, pick(commands, at), reserved)) })
 	}
 	all.Wait()
 	return replies
@@ -137,9 +135,9 @@ func fill(replies []wire.Reply, at []int, some []wire.Reply) {
 
 // send sends commands to the server that the first one goes to, and again those that were not carried out: each key's
 // by themselves.
-func (c *Conn) send(ctx context.Context, commands []wire.Command, by way) []wire.Reply {
+func (c *Conn) send(ctx context.Context, commands []wire.Command, reserved bool) []wire.Reply {
 	to := redirection{address: c.table.Load().addressOf(&commands[0])}
-	replies := c.exchange(ctx, to, commands, by)
+	replies := c.exchange(ctx, to, commands, reserved)
 	began, moved := time.Now(), pause.Backoff{Min: firstPause, Max: longestPause}
 	for hops := 0; hops <= maxRedirections; {
 		at, next, moving := refused(to.address, commands, replies)
@@ -150,7 +148,7 @@ func (c *Conn) send(ctx context.Context, commands []wire.Command, by way) []wire
 			c.refresh() // other slots are likely to have moved too
 		}
 		if slices.ContainsFunc(at, func(i int) bool { return commands[i].Key != commands[at[0]].Key }) {
-			fill(replies, at, c.split(ctx, pick(commands, at), by, func(one *wire.Command) string { return one.Key }))
+			fill(replies, at, c.split(ctx, pick(commands, at), reserved, func(one *wire.Command) string { return one.Key }))
 			break
 		}
 		if moving {
@@ -162,7 +160,7 @@ func (c *Conn) send(ctx context.Context, commands []wire.Command, by way) []wire
 			hops++
 		}
 		to = next
-		fill(replies, at, c.exchange(ctx, to, pick(commands, at), by))
+		fill(replies, at, c.exchange(ctx, to, pick(commands, at), reserved))
 	}
 	return replies
 }
@@ -182,7 +180,7 @@ func (t *table) addressOf(command *wire.Command) string {
 var errUncovered = &wire.ServerError{Text: "CLUSTERDOWN no server has the hash slot"}
 
 // exchange sends commands to one server, each with ASKING before it if the redirection says so.
-func (c *Conn) exchange(ctx context.Context, to redirection, commands []wire.Command, by way) []wire.Reply {
+func (c *Conn) exchange(ctx context.Context, to redirection, commands []wire.Command, reserved bool) []wire.Reply {
 	if to.address == "" {
 		c.refresh()
 		return wire.Failed(len(commands), errUncovered)
@@ -198,7 +196,7 @@ func (c *Conn) exchange(ctx context.Context, to redirection, commands []wire.Com
 			all = append(all, wire.Command{Args: []string{"ASKING"}}, command)
 		}
 	}
-	replies := n.do(ctx, all, by)
+	replies := n.do(ctx, all, reserved)
 	for i := range commands {
 		if to.ask {
 			replies[i] = replies[2*i+1]
@@ -238,7 +236,7 @@ const refreshEvery = 100 * time.Millisecond
 func (c *Conn) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refreshing || c.closed {
+	if c.refreshing || c.alive.Err() != nil {
 		return
 	}
 	c.refreshing = true
@@ -302,7 +300,7 @@ func (c *Conn) ask(ctx context.Context, address string) (*table, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	reply := n.shared(ctx, []wire.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0]
+	reply := n.server.Do(ctx, []wire.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0]
 	return parseTable(address, reply)
 }
 
@@ -311,38 +309,26 @@ func (c *Conn) ask(ctx context.Context, address string) (*table, error) {
 func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (session subscription.Session, err error) {
 		for _, address := range shuffled(c.table.Load().owners) {
-			if session, err = c.session(ctx, address, channel, deliver); err == nil {
+			var n *node
+			if n, err = c.node(address); err == nil {
+				session, err = n.server.Session(ctx, channel, deliver)
+			}
+			if err == nil {
 				return session, nil
 			}
+			c.refresh()
 		}
 		return session, wire.InFailover(err)
 	}, deliver)
 }
 
-// session subscribes to a channel at a server.
-func (c *Conn) session(
-	ctx context.Context, address, channel string, deliver func(string),
-) (session subscription.Session, err error) {
-	n, err := c.node(address)
-	if err == nil {
-		session, err = n.server.Session(ctx, channel, deliver)
-	}
-	if err != nil {
-		c.refresh()
-	}
-	return session, err
-}
-
 // Close implements redislock.Conn.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	c.closed = true
-	nodes := c.nodes
-	c.nodes = nil
+	c.stop() // under the mutex: from now on no goroutine is begun, and no node made
 	c.mu.Unlock()
-	c.stop()
 	c.work.Wait()
-	for _, n := range nodes {
+	for _, n := range c.nodes {
 		n.server.Close()
 	}
 	return nil

@@ -27,7 +27,7 @@ type node struct {
 func (c *Conn) node(address string) (*node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.alive.Err() != nil {
 		return nil, net.ErrClosed
 	}
 	if n := c.nodes[address]; n != nil {
@@ -44,12 +44,16 @@ func (c *Conn) node(address string) (*node, error) {
 // began is what instants count from.
 var began = time.Now()
 
-// do sends commands by a way, and takes note of silence.
-func (n *node) do(ctx context.Context, commands []wire.Command, by way) []wire.Reply {
+// do sends commands, and takes note of silence.
+func (n *node) do(ctx context.Context, commands []wire.Command, reserved bool) []wire.Reply {
+	send := n.server.Do
+	if reserved {
+		send = n.reserved
+	}
 	if n.owed.Add(1) == 1 {
 		n.heard.Store(int64(time.Since(began)))
 	}
-	replies := by(n, ctx, commands)
+	replies := send(ctx, commands)
 	if ctx.Err() == nil {
 		n.heard.Store(int64(time.Since(began)))
 	}
@@ -80,14 +84,6 @@ func (c *Conn) watch() {
 	}
 }
 
-func (n *node) shared(ctx context.Context, commands []wire.Command) []wire.Reply {
-	return n.server.Do(ctx, commands)
-}
-
-func (n *node) priority(ctx context.Context, commands []wire.Command) []wire.Reply {
-	return n.reserved(ctx, commands)
-}
-
 // prune closes the connections to servers that have no slots any more. They have a moment for replies to what is
 // under way: a server that has handed its slots over redirects it.
 func (c *Conn) prune() {
@@ -95,7 +91,7 @@ func (c *Conn) prune() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for address, n := range c.nodes {
-		if !slices.Contains(owners, address) && !c.closed {
+		if !slices.Contains(owners, address) && c.alive.Err() == nil {
 			delete(c.nodes, address)
 			c.work.Go(func() {
 				pause.Sleep(c.alive, silentFor)

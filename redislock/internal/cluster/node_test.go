@@ -28,7 +28,7 @@ func TestPrune(t *testing.T) {
 				defer c.Close()
 				got := make(chan wire.Reply, 1)
 				go func() {
-					got <- c.exchange(t.Context(), redirection{address: "old:1"}, []wire.Command{{Args: []string{"GET"}}}, (*node).shared)[0]
+					got <- c.exchange(t.Context(), redirection{address: "old:1"}, []wire.Command{{Args: []string{"GET"}}}, false)[0]
 				}()
 				text := make([]byte, 100)
 				_, err := server.Read(text) // the greeting

@@ -86,10 +86,8 @@ func redirected(asked string, r *wire.Reply) (to redirection, ok bool) {
 	if len(f) != 3 || f[0] != "MOVED" && f[0] != "ASK" {
 		return to, false
 	}
-	n, err := strconv.Atoi(f[1])
-	host, port, err2 := net.SplitHostPort(f[2])
-	p, err3 := strconv.Atoi(port)
-	if errors.Join(err, err2, err3) != nil || n < 0 || n >= slot.Count || p < 1 || p > 65535 {
+	host, port, err := net.SplitHostPort(f[2])
+	if err != nil {
 		return to, false
 	}
 	if host == "" {

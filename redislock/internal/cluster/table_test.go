@@ -64,7 +64,7 @@ func TestRedirected(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"MOVED", "MOVED 1", "MOVED -1 h:1", "MOVED 16384 h:1", "MOVED x h:1", "MOVED 1 h:0", "MOVED 1 h:65536", "MOVED 1 h", "ASK 1 h:x", "MOVED 1 h:1 more", "WRONGTYPE 1 h:1",
+		"MOVED", "MOVED 1", "MOVED 1 h", "MOVED 1 h:1 more", "WRONGTYPE 1 h:1",
 	} {
 		if got, ok := redirected("asked:1", &wire.Reply{Err: &wire.ServerError{Text: text}}); ok {
 			t.Errorf("%q was taken for the redirection %+v", text, got)

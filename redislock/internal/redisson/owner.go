@@ -82,12 +82,8 @@ func Permits(ids []string) map[string][]string {
 	}
 	owners := map[string][]string{}
 	for _, id := range ids {
-		if len(id) != 16 {
-			owners[id] = []string{id}
-			continue
-		}
 		owners[id] = []string{id}
-		for i := 1; ; i++ {
+		for i := 1; len(id) == 16; i++ {
 			other := string(next([16]byte([]byte(id)), i))
 			if !there[other] {
 				break

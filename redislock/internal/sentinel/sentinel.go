@@ -44,10 +44,9 @@ type Locator struct {
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 
-	mu     sync.Mutex
-	now    view
-	heard  time.Time // when a sentinel told it, or confirmed it
-	closed bool
+	mu    sync.Mutex
+	now   view
+	heard time.Time // when a sentinel told it, or confirmed it
 }
 
 // view is what a sentinel says.
@@ -88,9 +87,8 @@ func greeted(replies []wire.Reply) error {
 // Close closes the connections to the sentinels.
 func (l *Locator) Close() {
 	l.mu.Lock()
-	l.closed = true
+	l.stop() // under the mutex: from now on no goroutine is begun
 	l.mu.Unlock()
-	l.stop()
 	l.work.Wait()
 	for _, p := range l.peers {
 		p.server.Close()
@@ -155,21 +153,19 @@ func (l *Locator) ask(ctx context.Context) (string, error) {
 	}
 	answers := make(chan answer, len(l.peers))
 	l.mu.Lock()
-	closed := l.closed
-	for _, p := range l.peers {
-		if !closed {
-			l.work.Go(func() { // the slowest may answer when nobody waits any more
-				ctx, cancel := context.WithTimeout(l.alive, askWithin)
-				defer cancel()
-				v, err := p.ask(ctx, l.o.Primary)
-				answers <- answer{v, err}
-			})
-		}
-	}
-	l.mu.Unlock()
-	if closed {
+	if l.alive.Err() != nil {
+		l.mu.Unlock()
 		return "", net.ErrClosed
 	}
+	for _, p := range l.peers {
+		l.work.Go(func() { // the slowest may answer when nobody waits any more
+			ctx, cancel := context.WithTimeout(l.alive, askWithin)
+			defer cancel()
+			v, err := p.ask(ctx, l.o.Primary)
+			answers <- answer{v, err}
+		})
+	}
+	l.mu.Unlock()
 	var best view
 	var errs error
 	for got, left := 0, len(l.peers); left > 0 && got <= len(l.peers)/2; left-- {

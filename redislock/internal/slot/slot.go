@@ -10,10 +10,10 @@ import (
 const Count = 16384
 
 // Of returns the hash slot of a key.
-func Of(key string) int { return hashOf(hashed(key)) }
+func Of(key string) int { return OfText(hashed(key)) }
 
 // OfText returns the slot of a key of which all is hashed, whatever braces it has.
-func OfText(key string) int { return hashOf(key) }
+func OfText(key string) int { return int(crc16(key)) % Count }
 
 // hashed returns what of a key is hashed: its hash tag, if it has one that is not empty, else all of it. The
 // tag is what is between the first { and the first } after it.
@@ -32,19 +32,13 @@ func TagLike(key string) string {
 	if tag := hashed(key); tag != "" && !strings.Contains(tag, "}") {
 		return tag
 	}
-	return Tag(Of(key))
-}
-
-// Tag returns a hash tag in a slot, without braces: a number, the lowest there is. Slot is 0 to Count-1.
-func Tag(slot int) string {
-	for n := 1; ; n++ { // 170,000 at most, and 16,000 most often
-		if tag := strconv.Itoa(n); hashOf(tag) == slot {
+	slot := Of(key)
+	for n := 1; ; n++ { // to 170,000 at most, and 16,000 most often
+		if tag := strconv.Itoa(n); OfText(tag) == slot {
 			return tag
 		}
 	}
 }
-
-func hashOf(text string) int { return int(crc16(text)) % Count }
 
 // crc16 is CRC-16/XMODEM: polynomial 0x1021, from 0, the highest bit first.
 func crc16(text string) (sum uint16) {

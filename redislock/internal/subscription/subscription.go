@@ -40,24 +40,19 @@ func Maintain(
 			case <-session.Lost:
 			case <-alive.Done():
 			}
-			session.Close()
-			if session, err = again(alive, subscribe); err != nil {
+			if session.Close(); alive.Err() != nil {
 				return
 			}
+			next := pause.Backoff{Min: firstPause, Max: longestPause}
+			again, err := subscribe(alive)
+			for ; err != nil; again, err = subscribe(alive) {
+				if !pause.Sleep(alive, next.Next()) {
+					return
+				}
+			}
+			session = again
 			deliver("")
 		}
 	})
 	return func() { cancel(); done.Wait() }, nil
-}
-
-// again subscribes until it succeeds or ctx ends.
-func again(ctx context.Context, subscribe func(context.Context) (Session, error)) (Session, error) {
-	next := pause.Backoff{Min: firstPause, Max: longestPause}
-	for ctx.Err() == nil {
-		if session, err := subscribe(ctx); err == nil {
-			return session, nil
-		}
-		pause.Sleep(ctx, next.Next())
-	}
-	return Session{}, ctx.Err()
 }

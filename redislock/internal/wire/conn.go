@@ -28,13 +28,12 @@ type conn struct {
 	heard   time.Time  // when the server sent something last, or got a request when it owed no reply; zero: neither
 
 	// Only the reader uses these.
-	in      []byte  // bytes that were read and are no whole reply yet
-	parser  parser  // of in
+	from    reader
 	replies []Reply // for understand
 }
 
 func newConn(n net.Conn, patience time.Duration) *conn {
-	return &conn{net: n, patience: min(patience, silence), done: make(chan struct{})}
+	return &conn{net: n, from: reader{Conn: n}, patience: min(patience, silence), done: make(chan struct{})}
 }
 
 // call is one call of do. The conn's mu guards it.
@@ -228,13 +227,9 @@ func (c *conn) flush() {
 // readLocked reads once, and gives the replies to their callers. It unlocks while it reads.
 func (c *conn) readLocked() {
 	c.mu.Unlock()
-	if cap(c.in)-len(c.in) < ioBuffer {
-		c.in = append(make([]byte, 0, 2*len(c.in)+2*ioBuffer), c.in...)
-	}
-	n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
-	c.in = c.in[:len(c.in)+n]
+	n, err := c.from.more()
 	replies, wrong := c.understand()
-	if len(c.in) > largestReply && wrong == nil {
+	if len(c.from.in) > largestReply && wrong == nil {
 		wrong = errProtocol
 	}
 	c.mu.Lock()
@@ -272,9 +267,9 @@ func (c *conn) readLocked() {
 
 // understand removes the whole replies from the bytes that were read, and returns them.
 func (c *conn) understand() (replies []Reply, err error) {
-	replies, rest := c.replies[:0], c.in
+	replies, rest := c.replies[:0], c.from.in
 	for len(rest) > 0 {
-		r, size, err := c.parser.next(rest)
+		r, size, err := c.from.parser.next(rest)
 		if err != nil {
 			return replies, err
 		}
@@ -284,8 +279,8 @@ func (c *conn) understand() (replies []Reply, err error) {
 		replies, rest = append(replies, r), rest[size:]
 	}
 	c.replies = replies
-	if c.in = c.in[:copy(c.in, rest)]; len(rest) == 0 && cap(c.in) > bufferKept {
-		c.in, c.replies = nil, nil
+	if c.from.in = c.from.in[:copy(c.from.in, rest)]; len(rest) == 0 && cap(c.from.in) > bufferKept {
+		c.from.in, c.replies = nil, nil
 	}
 	return replies, nil
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -182,24 +181,4 @@ func TestServerThatTakesNothing(t *testing.T) {
 	hasty.Wait()
 	server.Resume()
 	until(t, "the line does not go on", func() bool { return l.do(t.Context(), command("PING"))[0].Err == nil })
-}
-
-// TestServerComesBack: requests fail with the error of the network while there is no server, and go on when there
-// is one again, without a pause.
-func TestServerComesBack(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	l := open(t, server.Addr, silence)
-	server.Kill()
-	until(t, "a request to no server succeeds", func() bool { return l.do(t.Context(), command("PING"))[0].Err != nil })
-	if err := l.do(t.Context(), command("PING"))[0].Err; !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a request to no server: %v", err)
-	}
-	server.Start()
-	if err := l.do(t.Context(), command("PING"))[0].Err; err != nil {
-		t.Errorf("a request to a server that is back: %v", err)
-	}
-	l.close()
-	if err := l.do(t.Context(), command("PING"))[0].Err; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a request on a line that is closed: %v", err)
-	}
 }

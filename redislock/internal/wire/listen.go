@@ -25,11 +25,11 @@ type Listening struct {
 // Listen returns a connection for subscriptions. Heard is called with each message, and with "" when the server
 // has confirmed a channel, one call at a time. It does not block.
 func (s *Server) Listen(ctx context.Context, heard func(channel, message string)) (*Listening, error) {
-	n, err := connect(ctx, &s.o)
+	c, err := connect(ctx, &s.o, silence)
 	if err != nil {
 		return nil, err
 	}
-	l := &Listening{net: n, heard: heard, lost: make(chan struct{})}
+	l := &Listening{net: c.net, heard: heard, lost: make(chan struct{})}
 	go l.read()
 	return l, nil
 }
@@ -84,22 +84,15 @@ func (l *Listening) read() {
 			err = l.received(push)
 		case errors.Is(err, os.ErrDeadlineExceeded) && !asked:
 			asked = true
-			err = l.ping()
+			ctx, cancel := context.WithTimeout(context.Background(), quiet)
+			err = l.send(ctx, "PING", nil)
+			cancel()
 		}
 		if err != nil {
 			l.err = err
 			return
 		}
 	}
-}
-
-func (l *Listening) ping() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.net.SetWriteDeadline(time.Now().Add(quiet))
-	_, err := l.net.Write(appendCommands(nil, []Command{{Args: []string{"PING"}}}))
-	l.net.SetWriteDeadline(time.Time{})
-	return err
 }
 
 // received handles what the server has sent: a kind, a channel and a message or a number.

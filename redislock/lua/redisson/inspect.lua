@@ -1,10 +1,10 @@
 -- KEYS: the lock and the taken permits of a name; of a fair lock its queue, and when the places end; of a
--- fenced lock its counter. ARGV: what the keys of read holds begin with. Replies what
--- the lock is (lock, rw, permits or nothing), for how much longer, and for a semaphore how many permits are
--- free; then the holds: for each its field and how often it has the lock, and of a reader how much longer
--- the hold lasts; for each permit its id and how much longer it lasts; then the waiters: for each its owner, and how
--- much longer its place lasts; then the last token.
-local lock, taken, tag, now = KEYS[1], KEYS[2], ARGV[1], wall()
+-- fenced lock its counter. Replies what the lock is (lock, rw, permits or nothing), for how much longer, and for a
+-- semaphore how many permits are free; then the holds: for each its field and how often it has the lock, and of a
+-- reader how much longer the hold lasts; for each permit its id and how much longer it lasts; then the waiters: for
+-- each its owner, and how much longer its place lasts; then the last token.
+local lock, taken, now = KEYS[1], KEYS[2], wall()
+local tag = string.sub(taken, 1, -#':timeout' - 1) -- what the keys of read holds begin with
 
 -- How many holds are shown at most. Other programs' data may be of any size.
 local MOST = 10000

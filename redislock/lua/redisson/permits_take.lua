@@ -1,5 +1,6 @@
 -- Takes permits of an RPermitExpirableSemaphore, all or none. KEYS: those of the name. ARGV: the ids, the
--- TTL, how many slots the semaphore has, the command that publishes. Replies as lock_take.lua. Nobody has taken any of it yet if there is no string: then it is made.
+-- TTL, how many slots the semaphore has, the command that publishes. Replies as lock_take.lua. Nobody has taken any of
+-- it yet if there is no string: then it is made.
 local lock, taken, channel = KEYS[1], KEYS[2], KEYS[3]
 local list, now, slots, publish = ids(ARGV[1]), wall(), tonumber(ARGV[3]), ARGV[4]
 local ends = now + tonumber(ARGV[2])

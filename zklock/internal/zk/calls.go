@@ -93,7 +93,8 @@ func (s *Session) sendLocked(op Op) {
 func (c *calls) encode() error {
 	e := encoder{make([]byte, 0, 256)}
 	for i := range c.ops {
-		if err := c.ops[i].frame(&e); err != nil {
+		op := &c.ops[i]
+		if err := e.request(0, op.code, func() { op.encode(&e) }); err != nil { // next gives it an id
 			return err
 		}
 	}

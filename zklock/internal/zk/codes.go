@@ -13,7 +13,6 @@ type Code int32
 // The codes that decide something (org.apache.zookeeper.KeeperException.Code).
 const (
 	RuntimeInconsistency     Code = -2 // an operation of a Multi after the one that failed
-	Unimplemented            Code = -6
 	BadArguments             Code = -8
 	NoNode                   Code = -101
 	NoAuth                   Code = -102
@@ -25,11 +24,7 @@ const (
 	InvalidACL               Code = -114
 	AuthFailed               Code = -115
 	SessionMoved             Code = -118
-	NotReadOnly              Code = -119
-	EphemeralOnLocalSession  Code = -120
 	SessionClosedRequireAuth Code = -124
-	QuotaExceeded            Code = -125
-	ThrottledOp              Code = -127
 )
 
 // codes says of each code what it means, and whether the operation certainly has no effect.
@@ -38,7 +33,7 @@ var codes = map[Code]struct {
 	notDone bool
 }{
 	RuntimeInconsistency:     {"not done, because another operation of the transaction failed", true},
-	Unimplemented:            {"unimplemented by this server", true},
+	-6:                       {"unimplemented by this server", true},
 	BadArguments:             {"bad arguments", true},
 	NoNode:                   {"no such node", true},
 	NoAuth:                   {"not permitted by the node's ACL", true},
@@ -50,11 +45,11 @@ var codes = map[Code]struct {
 	InvalidACL:               {"invalid ACL", true},
 	AuthFailed:               {"authentication failed", false},
 	SessionMoved:             {"session moved to another server", false},
-	NotReadOnly:              {"server is read-only", true},
-	EphemeralOnLocalSession:  {"ephemeral node on a local session", true},
+	-119:                     {"server is read-only", true},
+	-120:                     {"ephemeral node on a local session", true},
 	SessionClosedRequireAuth: {"the server closes sessions that do not authenticate by SASL", false},
-	QuotaExceeded:            {"quota exceeded", true},
-	ThrottledOp:              {"the server sheds load and did not do the operation", true},
+	-125:                     {"quota exceeded", true},
+	-127:                     {"the server sheds load and did not do the operation", true},
 }
 
 // Error returns what the code means, in words.
@@ -86,8 +81,7 @@ var (
 	ErrUnheard = fmt.Errorf("%w: no server was heard for its timeout", ErrExpired)
 	// ErrClosed says that Close ended the session on this side.
 	ErrClosed = errors.New("zk: the session is closed")
-	// ErrTooLarge says that a request is larger than MaxRequest, so that it was not sent, or that the answer to one
-	// operation is larger than this package reads (4 MiB).
+	// ErrTooLarge says that a request is larger than MaxRequest, so that it was not sent.
 	ErrTooLarge = errors.New("zk: too large")
 	// ErrNoLeader says that all servers answer, and that none of them says that it is the leader: the leader takes no
 	// clients (leaderServes=no), is not in the list, or srvr is not permitted (4lw.commands.whitelist). Open with

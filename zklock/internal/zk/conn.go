@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -46,6 +45,13 @@ type pending struct {
 
 const passwordSize = 16
 
+// connected is what a handshake agrees on: the client offers one, and the server answers with one.
+type connected struct {
+	timeout  time.Duration // 0: the session has ended
+	id       int64
+	password []byte
+}
+
 // handshake opens a session, or resumes the one that is offered (id not 0).
 func handshake(ctx context.Context, nc net.Conn, r io.Reader, offer connected, zxid int64) (connected, error) {
 	defer closeWith(ctx, nc)()
@@ -65,17 +71,6 @@ func handshake(ctx context.Context, nc net.Conn, r io.Reader, offer connected, z
 	if err != nil {
 		return connected{}, ended(ctx, err)
 	}
-	return parseConnected(frame)
-}
-
-// connected is what a handshake agrees on: the client offers one, and the server answers with one.
-type connected struct {
-	timeout  time.Duration // 0: the session has ended
-	id       int64
-	password []byte
-}
-
-func parseConnected(frame []byte) (connected, error) {
 	d := decoder{b: frame}
 	d.int32() // the protocol's version
 	c := connected{timeout: time.Duration(d.int32()) * time.Millisecond, id: d.int64(), password: d.bytes()}
@@ -87,7 +82,7 @@ func parseConnected(frame []byte) (connected, error) {
 }
 
 // readFrame reads a frame, into buf if it fits. A frame that is announced and does not come takes no more memory than a
-// few times what came. Of an answer that is larger than maxReply it returns the header with [ErrTooLarge].
+// few times what came.
 func readFrame(r io.Reader, buf []byte) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -97,21 +92,10 @@ func readFrame(r io.Reader, buf []byte) ([]byte, error) {
 	if n < 0 || n > maxFrame {
 		return nil, fmt.Errorf("%w: a frame of %d bytes", errGarbage, n)
 	}
-	b, skipped := bytes.NewBuffer(buf[:0]), int64(0)
-	if n > maxReply {
-		n, skipped = headerSize, n-headerSize
-	}
+	b := bytes.NewBuffer(buf[:0])
 	_, err := io.CopyN(b, r, n)
-	if err == nil && skipped > 0 {
-		if _, err = io.CopyN(io.Discard, r, skipped); err == nil {
-			err = ErrTooLarge
-		}
-	}
 	return b.Bytes(), err
 }
-
-// headerSize is that of an answer: xid, zxid, error.
-const headerSize = 4 + 8 + 4
 
 // serve writes and reads until the connection ends, and returns why it did.
 func (c *conn) serve() error {
@@ -206,15 +190,14 @@ func (c *conn) read() error {
 	for {
 		c.nc.SetReadDeadline(time.Now().Add(c.patience()))
 		frame, err := readFrame(c.r, buf)
-		large := errors.Is(err, ErrTooLarge)
-		if err != nil && !large {
+		if err != nil {
 			return err
 		}
 		c.heard = c.s.config.Clock.Now()
 		if cap(frame) <= kept {
 			buf = frame
 		}
-		if err := c.take(frame, large); err != nil {
+		if err := c.take(frame); err != nil {
 			return err
 		}
 	}
@@ -226,7 +209,7 @@ type errOver struct{ error }
 func (e errOver) Unwrap() error { return e.error }
 
 // take deals with one frame.
-func (c *conn) take(frame []byte, large bool) error {
+func (c *conn) take(frame []byte) error {
 	d := decoder{b: frame}
 	xid, zxid, code := d.int32(), d.int64(), Code(d.int32())
 	if d.err != nil {
@@ -256,17 +239,11 @@ func (c *conn) take(frame []byte, large bool) error {
 		c.s.zxid = max(c.s.zxid, zxid)
 		return nil
 	}
-	r := Reply{Zxid: zxid}
-	if code != 0 {
-		r.Err = code
-	} else if large {
-		r.Err = ErrTooLarge
-	}
-	return c.answer(xid, r, &d)
+	return c.answer(xid, zxid, code, &d)
 }
 
 // answer gives an answer to whom it is for.
-func (c *conn) answer(xid int32, r Reply, d *decoder) error {
+func (c *conn) answer(xid int32, zxid int64, code Code, d *decoder) error {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,18 +251,17 @@ func (c *conn) answer(xid int32, r Reply, d *decoder) error {
 		return fmt.Errorf("%w: an answer to no request", errGarbage)
 	}
 	p := c.pending[0]
-	op, refused := &p.calls.ops[p.i], r.Err
-	if refused == nil {
-		if op.decode(d, &r); d.err != nil {
-			return d.err
-		}
+	op, r := &p.calls.ops[p.i], Reply{Zxid: zxid}
+	if code != 0 {
+		r.Err = code
+	} else if op.decode(d, &r); d.err != nil {
+		return d.err
 	}
 	switch r.Err {
 	case SessionExpired:
 		return errOver{ErrExpired}
 	case SessionMoved:
-		// Another connection has the session, and the server ends this one. Nothing is known of
-		// requests that follow.
+		// Another connection has the session, and the server ends this one. Nothing is known of requests that follow.
 		return SessionMoved
 	}
 	c.pending[0] = pending{}
@@ -295,8 +271,8 @@ func (c *conn) answer(xid int32, r Reply, d *decoder) error {
 	p.calls.replies[p.i] = r
 	p.calls.answered = p.i + 1
 	if w := op.watch; w != nil {
-		absent := refused == NoNode
-		atServer := refused == nil || refused == ErrTooLarge || absent && op.code == opExists
+		absent := code == NoNode
+		atServer := code == 0 || absent && op.code == opExists
 		if s.watches.end(keyOf(op), w, atServer, absent) {
 			s.removeWatchLocked(keyOf(op))
 		}

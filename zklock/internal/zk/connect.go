@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -29,6 +32,7 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 			s.config.Failed(err)
 		}
 		noLeader := errors.Is(err, ErrNoLeader)
+		passes := errors.Is(err, ErrNoQuorum) || errors.Is(err, ErrHungUp) || errors.Is(err, errUnreached)
 		if noLeader && s.config.Leaderless {
 			s.config.AnyServer = true
 			continue
@@ -38,7 +42,7 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 			return c, nil
 		case ctx.Err() != nil:
 			return nil, &ctxerr.Unanswered{Ended: context.Cause(ctx), Why: err}
-		case !noLeader && !passes(err),
+		case !noLeader && !passes,
 			noLeader && round >= leaderRounds,
 			time.Since(start) > openPatience:
 			return nil, err
@@ -77,11 +81,6 @@ func (s *Session) resume(heard driver.Instant) (*conn, error) {
 
 // errUnreached says that the leader was not found among the servers that answer.
 var errUnreached = errors.New("zk: the leader is none of the servers that answer")
-
-// passes reports whether servers answer and one of them is likely to serve soon.
-func passes(err error) bool {
-	return errors.Is(err, ErrNoQuorum) || errors.Is(err, ErrHungUp) || errors.Is(err, errUnreached)
-}
 
 // round tries the servers once, each attempt for so long.
 func (s *Session) round(ctx context.Context, each time.Duration) (*conn, error) {
@@ -189,7 +188,8 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, e
 
 // because says why nobody could be asked at an address.
 func (a address) because(err error) error {
-	if isEOF(err) {
+	hungUp := func(end error) bool { return errors.Is(err, end) }
+	if slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, hungUp) {
 		return fmt.Errorf("%s: %w: %w", a.dial, ErrHungUp, err)
 	}
 	return fmt.Errorf("%s: %w", a.dial, err)

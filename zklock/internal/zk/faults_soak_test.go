@@ -3,10 +3,8 @@
 package zk
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -149,63 +147,7 @@ func lateRequests(t *testing.T, z *testserver.ZooKeeper, from, to *testserver.Zo
 	}
 }
 
-// listen starts a server that is none.
-func listen(t *testing.T, serve func(net.Conn)) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	var conns []net.Conn
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns = append(conns, nc)
-			go serve(nc)
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		<-done
-		for _, nc := range conns {
-			nc.Close()
-		}
-	})
-	return l.Addr().String()
-}
-
-func TestServersThatAreNone(t *testing.T) {
-	t.Parallel()
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
-	mute := listen(t, func(net.Conn) {})
-	garbage := listen(t, func(nc net.Conn) {
-		io.ReadFull(nc, make([]byte, 4))
-		nc.Write(bytes.Repeat([]byte{0xf7}, 1<<10))
-		nc.Close()
-	})
-	closing := listen(t, func(nc net.Conn) { nc.Close() })
-	for _, any := range []bool{false, true} {
-		for _, addr := range []string{mute, garbage, closing} {
-			ctx, cancel := context.WithTimeout(within(t), 300*time.Millisecond)
-			_, err := Open(ctx, Config{Servers: []string{addr}, Timeout: time.Second, AnyServer: any})
-			cancel()
-			if err == nil || !strings.Contains(err.Error(), addr) {
-				t.Errorf("any %v: %s is no server: %v", any, addr, err)
-			}
-		}
-		s := open(t, Config{Servers: []string{garbage, closing, z.Members[0].Addr}, Timeout: time.Second, AnyServer: any})
-		do(t, s, Exists("/", nil))
-	}
-	for _, c := range []Config{{Timeout: time.Second}, {Servers: []string{"no port"}, Timeout: time.Second}, {Servers: []string{"h:1"}}} {
-		if _, err := Open(within(t), c); err == nil {
-			t.Errorf("opened by %+v", c)
-		}
-	}
-}
-
-// The leader takes no clients, or no server tells its role.
+// The leader takes no clients.
 func TestNoLeader(t *testing.T) {
 	t.Parallel()
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: 250 * time.Millisecond, NoLeaderClients: true})
@@ -215,13 +157,4 @@ func TestNoLeader(t *testing.T) {
 	}
 	c.AnyServer = true
 	do(t, open(t, c), Create("/mine", nil, nil, Ephemeral))
-
-	untold := listen(t, func(nc net.Conn) {
-		io.ReadFull(nc, make([]byte, 4))
-		io.WriteString(nc, "srvr is not executed because it is not in the whitelist.\n")
-		nc.Close()
-	})
-	if _, err := Open(within(t), Config{Servers: []string{untold}, Timeout: time.Second}); !errors.Is(err, ErrNoLeader) || !strings.Contains(err.Error(), "whitelist") {
-		t.Errorf("a server that does not tell: %v", err)
-	}
 }

@@ -2,7 +2,6 @@ package zk
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -100,38 +99,16 @@ func TestInfo(t *testing.T) {
 	if r := parseInfo("This ZooKeeper instance is not currently serving requests\n").Role; r != NotServing {
 		t.Errorf("role %q", r)
 	}
-	if r := parseInfo("srvr is not executed because it is not in the whitelist.\n").Role; r != Untold {
-		t.Errorf("role %q", r)
-	}
 }
 
+// TestFrames: a frame that is announced and does not come takes no memory, and one that comes is read whole.
 func TestFrames(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		sent  string
-		large bool
-	}{
-		{"a negative length", "\xff\xff\xff\xff", false},
-		{"a length beyond all", "\x7f\xff\xff\xff", false},
-		{"no length", "\x00\x00", false},
-		{"less than announced", "\x00\x00\x00\x05abcd", false},
-		{"much less than announced", "\x00\x3f\xff\xffabcd", false},
-		{"too large", "\x00\x40\x00\x01" + strings.Repeat("x", 4<<20+1), true},
-		{"too large, and cut", "\x00\x40\x00\x01" + strings.Repeat("x", 4<<20), false},
-	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		b, err := readFrame(strings.NewReader(c.sent), nil)
-		runtime.ReadMemStats(&after)
-		if err == nil || errors.Is(err, ErrTooLarge) != c.large {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if c.large && len(b) != headerSize {
-			t.Errorf("%s: %d bytes", c.name, len(b))
-		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
-			t.Errorf("%s: took %d bytes of memory", c.name, got)
-		}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := readFrame(strings.NewReader("\x00\x3f\xff\xffabcd"), nil)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; err == nil || got > 1<<20 {
+		t.Errorf("4 bytes of 4 MiB: %v, and %d bytes of memory", err, got)
 	}
 	if b, err := readFrame(strings.NewReader("\x00\x01\x00\x01"+strings.Repeat("x", 1<<16+1)), nil); err != nil || len(b) != 1<<16+1 {
 		t.Errorf("%d bytes, %v", len(b), err)

@@ -40,10 +40,8 @@ const (
 // MaxRequest is how many bytes a request has at most: jute.maxbuffer, as servers have it by default.
 const MaxRequest = 1<<20 - 1
 
-const (
-	maxReply = 4 << 20   // so much is read of one answer
-	maxFrame = 256 << 20 // an answer between the two is skipped; beyond is garbage
-)
+// maxFrame is how many bytes an answer has at most; beyond is garbage.
+const maxFrame = 64 << 20
 
 // Flags say what kind of node Create makes. The zero value is a persistent one.
 type Flags int32
@@ -59,9 +57,6 @@ const AnyVersion int32 = -1
 
 // ACL says who may do everything with a node; nobody else may do anything.
 type ACL struct{ scheme, id string }
-
-// OpenACL permits everything to everybody.
-func OpenACL() *ACL { return &ACL{"world", "anyone"} }
 
 // CreatorACL permits everything to the identities that the session has authenticated as. A server answers
 // InvalidACL if there are none.
@@ -83,8 +78,8 @@ type Reply struct {
 	// Zxid is the transaction that a write was, or the last one that the server had applied when
 	// it answered a read. For a Create it is the node's czxid.
 	Zxid int64
-	// Err is a [Code] if the server refused the operation; [ErrTooLarge]; or the error of the
-	// batch as a whole if it was not answered. nil: done.
+	// Err is a [Code] if the server refused the operation, or the error of the batch as a whole if it was not
+	// answered. nil: done.
 	Err error
 	// Committed says that a majority of the ensemble has committed the operation, or its refusal: it
 	// is a write, and its answer is one that only comes that way. So the server led when it got the
@@ -111,7 +106,7 @@ type Op struct {
 	ops    []Op // of a Multi
 }
 
-// Create makes a node. A nil acl is [OpenACL].
+// Create makes a node. A nil acl permits everything to everybody.
 func Create(path string, data []byte, acl *ACL, flags Flags) Op {
 	return Op{code: opCreate, path: path, data: data, acl: acl, number: int32(flags)}
 }
@@ -191,7 +186,7 @@ func (op *Op) encode(e *encoder) {
 		e.bytes(op.data)
 		acl := op.acl
 		if acl == nil {
-			acl = OpenACL()
+			acl = &ACL{"world", "anyone"}
 		}
 		e.int32(1) // one entry
 		e.int32(permAll)
@@ -217,9 +212,6 @@ func (op *Op) encode(e *encoder) {
 		e.int32(-1)
 	}
 }
-
-// frame appends the whole request, with 0 as its id.
-func (op *Op) frame(e *encoder) error { return e.request(0, op.code, func() { op.encode(e) }) }
 
 // request appends a frame: its length, id and type, and what body appends.
 func (e *encoder) request(xid int32, code opcode, body func()) error {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -48,52 +47,39 @@ type Info struct {
 
 // Probe asks one of the servers what it is, on a connection of its own. It uses only Dial and TLS of c.
 func Probe(ctx context.Context, c Config, addr string) (Info, error) {
-	return c.probe(ctx, addressOf(addr), nil)
+	name, _, _ := net.SplitHostPort(addr)
+	return c.probe(ctx, address{addr, cmp.Or(name, addr)}, nil)
 }
 
-// probe asks a server. If it is not the one to which nc leads, that is an error.
-func (c *Config) probe(ctx context.Context, a address, nc net.Conn) (Info, error) {
-	text, err := c.ask(ctx, a, nc, "srvr")
+// probe asks a server. If it is not the one to which same leads, that is an error.
+func (c *Config) probe(ctx context.Context, a address, same net.Conn) (Info, error) {
+	nc, err := c.dial(ctx, a)
 	if err != nil {
 		return Info{}, err
 	}
-	return parseInfo(text), nil
-}
-
-// errElsewhere says that a second connection did not reach the server of the first.
-var errElsewhere = errors.New("zk: the address leads to different servers")
-
-func (c *Config) ask(ctx context.Context, a address, same net.Conn, word string) (string, error) {
-	nc, err := c.dial(ctx, a)
-	if err != nil {
-		return "", err
-	}
 	defer nc.Close()
 	if same != nil && same.RemoteAddr().String() != nc.RemoteAddr().String() {
-		return "", errElsewhere
+		return Info{}, errors.New("zk: the address leads to different servers")
 	}
 	defer closeWith(ctx, nc)()
-	if _, err := io.WriteString(nc, word); err != nil {
-		return "", ended(ctx, err)
+	if _, err := io.WriteString(nc, "srvr"); err != nil {
+		return Info{}, ended(ctx, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(nc, 1<<20))
 	if len(b) == 0 {
 		if err == nil {
 			err = io.EOF
 		}
-		return "", fmt.Errorf("no answer to %s: %w", word, ended(ctx, err))
+		return Info{}, fmt.Errorf("no answer to srvr: %w", ended(ctx, err))
 	}
-	return string(b), nil // a server resets the connection after its answer, or not
+	return parseInfo(string(b)), nil // a server resets the connection after its answer, or not
 }
 
 // parseInfo reads the answer to srvr. What it does not find stays zero.
 func parseInfo(text string) Info {
 	var info Info
-	switch {
-	case strings.Contains(text, "not currently serving"):
+	if strings.Contains(text, "not currently serving") {
 		info.Role = NotServing
-	case strings.Contains(text, "not in the whitelist"), strings.Contains(text, "is not executed"):
-		info.Role = Untold
 	}
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
@@ -143,18 +129,12 @@ func (c *Config) addresses(ctx context.Context) ([]address, error) {
 	return all, nil
 }
 
-func addressOf(addr string) address {
-	name, _, _ := net.SplitHostPort(addr)
-	return address{addr, cmp.Or(name, addr)}
-}
-
 // dial connects, and makes the TLS handshake if there is to be one.
 func (c *Config) dial(ctx context.Context, a address) (net.Conn, error) {
 	dial := c.Dial
 	if dial == nil {
 		dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", addr)
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
 	nc, err := dial(ctx, a.dial)
@@ -185,9 +165,4 @@ func ended(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// isEOF reports whether the server ended the connection.
-func isEOF(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

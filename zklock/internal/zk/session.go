@@ -87,9 +87,6 @@ func Open(ctx context.Context, c Config) (*Session, error) {
 	if len(c.Servers) == 0 {
 		return nil, errors.New("zk: no servers")
 	}
-	if c.Timeout < time.Millisecond || c.Timeout/time.Millisecond > 1<<31-1 {
-		return nil, fmt.Errorf("zk: a session timeout of %v", c.Timeout)
-	}
 	if c.Clock == nil {
 		c.Clock = driver.HostClock
 	}
@@ -115,8 +112,7 @@ func (s *Session) Timeout() time.Duration { return s.timeout }
 // AnyServer reports whether the session may be at a server that does not lead.
 func (s *Session) AnyServer() bool { return s.config.AnyServer }
 
-// Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
-// Code.
+// Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a Code.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,9 +262,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return fmt.Errorf("zk: the session was not closed, and ends with its timeout: %w", ctx.Err())
 }
 
-// Abandon cuts the connection and ends the session on this side only. At the server it lives, with
-// its nodes, until its timeout is over. What is under way fails with [ErrClosed]. Config.Lost is not
-// called.
+// Abandon cuts the connection and ends the session on this side only. At the server it lives, with its nodes, until
+// its timeout is over. What is under way fails with [ErrClosed]. Config.Lost is not called.
 func (s *Session) Abandon() {
 	s.end(ErrClosed)
 	<-s.finished

@@ -35,13 +35,6 @@ func open(t testing.TB, c Config) *Session {
 	return s
 }
 
-// at returns the address of the server that the session is or was last connected to.
-func at(s *Session) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conn.at.dial
-}
-
 // do returns the replies of operations that must all be done.
 func do(t testing.TB, s *Session, ops ...Op) []Reply {
 	t.Helper()
@@ -59,8 +52,8 @@ func TestOperations(t *testing.T) {
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 200 * time.Millisecond})
 	c := Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second}
 	s := open(t, c)
-	if s.ID() == 0 || s.Timeout() != 2*time.Second || at(s) != z.Members[0].Addr || s.Suspended() != nil || s.Err() != nil {
-		t.Fatalf("session %x, timeout %v, server %s, %v, %v", s.ID(), s.Timeout(), at(s), s.Suspended(), s.Err())
+	if s.ID() == 0 || s.Timeout() != 2*time.Second || s.Suspended() != nil || s.Err() != nil {
+		t.Fatalf("session %x, timeout %v, %v, %v", s.ID(), s.Timeout(), s.Suspended(), s.Err())
 	}
 
 	before := s.config.Clock.Now()
@@ -146,5 +139,20 @@ func TestOperations(t *testing.T) {
 	info, err := Probe(within(t), c, z.Members[0].Addr)
 	if err != nil || info.Role != Standalone || info.Zxid == 0 || !strings.HasPrefix(info.Version, "3.") {
 		t.Errorf("probe: %+v, %v", info, err)
+	}
+}
+
+// TestNotDone: every code that a leader commits as a refusal says that nothing was done, and what a server may
+// answer after it has committed something does not.
+func TestNotDone(t *testing.T) {
+	for code := Code(-200); code < 0; code++ {
+		if committed(code) && !code.NotDone() {
+			t.Errorf("%v: a committed refusal may have been done", code)
+		}
+	}
+	for _, code := range []Code{-1, -3, -4, -5, -7, -100, SessionExpired, SessionMoved, -122, -1000} {
+		if code.NotDone() {
+			t.Errorf("%v certainly says that nothing was done", code)
+		}
 	}
 }

@@ -22,9 +22,17 @@ func (a *app) cellCommand() *cobra.Command {
 		Long: `Operate a cell, the lock service that 'holdfast serve' runs. The store must be a cell:
 --store cell://HOST:PORT, or HOLDFAST_STORE. Name all members in it, and each is looked at.`,
 	}
-	cmd.AddCommand(a.cellStatusCommand(), a.cellMembersCommand(), a.cellAddCommand(), a.cellRemoveCommand(),
+	return withExitCodes(cmd, a.cellStatusCommand(), a.cellMembersCommand(), a.cellAddCommand(), a.cellRemoveCommand(),
 		a.cellBackupCommand(), a.cellRestoreCommand(), a.cellSessionsCommand(), a.cellKillCommand())
-	return cmd
+}
+
+// withExitCodes adds commands of a cell to the one above them, and to their help texts what they exit with.
+func withExitCodes(above *cobra.Command, all ...*cobra.Command) *cobra.Command {
+	for _, cmd := range all {
+		cmd.Long += "\n\n" + cellExitCodes
+	}
+	above.AddCommand(all...)
+	return above
 }
 
 // cellStore is a cell that commands speak to as such, and not as a store of locks.
@@ -66,6 +74,13 @@ func (a *app) withCell(ctx context.Context, do func(context.Context, *cellStore)
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	return do(ctx, c)
+}
+
+// inCell is withCell for a command.
+func (a *app) inCell(do func(context.Context, *cellStore, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error { return do(ctx, c, args) })
+	}
 }
 
 // in returns a path as the cell has it, and out one as the user has it.
@@ -137,22 +152,18 @@ func (a *app) cellStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show how the members are",
 		Long: `Ask each member that the store URL names how it is. A member that is behind has a smaller
-REVISION than the others.
-
-` + cellExitCodes,
+REVISION than the others.`,
 		Example: `  holdfast cell status --store cells://a,b,c`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				ctx, cancel := context.WithTimeout(ctx, askWithin)
-				defer cancel()
-				said := c.Statuses(ctx)
-				if err := a.printStatuses(said); err != nil {
-					return err
-				}
-				return unwell(said)
-			})
-		},
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, askWithin)
+			defer cancel()
+			said := c.Statuses(ctx)
+			if err := a.printStatuses(said); err != nil {
+				return err
+			}
+			return unwell(said)
+		}),
 	}
 }
 
@@ -220,22 +231,18 @@ func (a *app) cellMembersCommand() *cobra.Command {
 		Use:   "members",
 		Short: "List the members",
 		Long: `List the members that the cell has, whether they run or not. One that has not caught up yet
-learns, and does not count.
-
-` + cellExitCodes,
+learns, and does not count.`,
 		Example: `  holdfast cell members`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
-					return m.Cell.Status(ctx, &cellv1.StatusRequest{})
-				})
-				if err != nil {
-					return cellError(err)
-				}
-				return a.printMembers(r.Members)
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, _ []string) error {
+			r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
+				return m.Cell.Status(ctx, &cellv1.StatusRequest{})
 			})
-		},
+			if err != nil {
+				return cellError(err)
+			}
+			return a.printMembers(r.Members)
+		}),
 	}
 }
 
@@ -272,9 +279,7 @@ func (a *app) cellAddCommand() *cobra.Command {
 'holdfast serve --join'. It counts once it has caught up.
 
 To replace a member whose data are lost, remove it first, and start the new one with an empty
-directory.
-
-` + cellExitCodes,
+directory.`,
 		Example: `  holdfast cell add https://10.0.0.4:7434`,
 		Args:    oneArgument("the URL at which the other members will find it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -294,9 +299,7 @@ func (a *app) cellRemoveCommand() *cobra.Command {
 		Use:   "remove MEMBER",
 		Short: "Take a member out of the cell",
 		Long: `Take a member out of the cell for good, by its name or its id. It stops, and its data are of no
-more use.
-
-` + cellExitCodes,
+more use.`,
 		Example: `  holdfast cell remove c`,
 		Args:    oneArgument("the member's name or id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -317,4 +320,74 @@ func (a *app) changeMembers(ctx context.Context, call func(context.Context, *cel
 		}
 		return a.printMembers(members)
 	})
+}
+
+// sessionJSON is the JSON form of a session. It is an interface: fields may be added.
+type sessionJSON struct {
+	ID          string `json:"id"`
+	Principal   string `json:"principal,omitempty"`
+	Note        string `json:"note,omitempty"`
+	TTLMS       int64  `json:"ttl_ms"`
+	LockDelayMS int64  `json:"lock_delay_ms,omitempty"`
+	OpenMS      int64  `json:"open_ms"`
+	Holds       int32  `json:"holds"`
+	Places      int32  `json:"places"`
+}
+
+func (a *app) cellSessionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions of clients",
+		Long: `List the sessions that clients have with the cell: for how long each has been open, its TTL, how
+many locks it holds, and in how many queues it waits.`,
+		Example: `  holdfast cell sessions
+  holdfast cell sessions -o json | jq -r 'select(.holds > 100) | .id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withCell(cmd.Context(), a.listSessions)
+		},
+	}
+}
+
+func (a *app) listSessions(ctx context.Context, c *cellStore) error {
+	l := a.list("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
+	for after, more := "", true; more; {
+		r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.SessionsListResponse, error) {
+			return m.Sessions.List(ctx, &cellv1.SessionsListRequest{After: after})
+		})
+		if err != nil {
+			return cellError(err)
+		}
+		for _, s := range r.Sessions {
+			after = s.Id
+			open, ttl := s.Open.AsDuration(), s.Ttl.AsDuration()
+			object := sessionJSON{
+				s.Id, s.Principal, s.Note, ttl.Milliseconds(), s.LockDelay.AsDuration().Milliseconds(), open.Milliseconds(), s.Holds, s.Places,
+			}
+			err := l.add(object, s.Id, s.Principal, s.Note, durationText(open), durationText(ttl), fmt.Sprint(s.Holds), fmt.Sprint(s.Places))
+			if err != nil {
+				return err
+			}
+		}
+		more = r.More && len(r.Sessions) > 0
+	}
+	return l.print("there are no sessions")
+}
+
+func (a *app) cellKillCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kill SESSION",
+		Short: "End a session",
+		Long: `End a session: its holds are lost, and open when their lock-delay is over. Its client is told at
+once if the cell can reach it. If not, it trusts its locks until its TTL is over.`,
+		Example: `  holdfast cell kill 5a2b3c4d5e6f7080`,
+		Args:    oneArgument("the session's id, which 'holdfast cell sessions' shows"),
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, args []string) error {
+			// It is parked as far as the client goes: a second call would not find what a slow first one has ended.
+			return cellError(c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
+				_, err := m.Sessions.Kill(ctx, &cellv1.KillRequest{Id: args[0]})
+				return err
+			}))
+		}),
+	}
 }

@@ -22,9 +22,7 @@ func (a *app) cellBackupCommand() *cobra.Command {
 		Short: "Write all that the cell has to a file",
 		Long: `Write all that the cell has, as it is at one instant, to a new FILE, or to the standard output if
 FILE is -. 'holdfast cell restore' makes a cell of it. Whoever reads the file learns the contents of
-all nodes, but no secret of a session.
-
-` + cellExitCodes,
+all nodes, but no secret of a session.`,
 		Example: `  holdfast cell backup /var/backups/cell-$(date +%F)`,
 		Args:    oneArgument("the file to write"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,9 +107,7 @@ all but the first with the --revision that the first one printed. Then start the
 
 The new cell has the files of the backup that belong to no session. It has no locks and no
 sessions, and its tokens are larger than any before. So start it when nobody trusts a lock of the
-old cell any more: when the longest TTL and lock-delay are over, 30 s unless clients say otherwise.
-
-` + cellExitCodes,
+old cell any more: when the longest TTL and lock-delay are over, 30 s unless clients say otherwise.`,
 		Example: `  holdfast cell restore /var/backups/cell --data /var/lib/holdfast
   holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \
     --member a=https://10.0.0.1:7434 --member b=https://10.0.0.2:7434 \

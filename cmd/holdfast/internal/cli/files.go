@@ -27,68 +27,39 @@ its rights.
 
 The store must be a cell: --store cell://HOST:PORT, or HOLDFAST_STORE.`,
 	}
-	cmd.AddCommand(a.filesLsCommand(), a.filesGetCommand(), a.filesPutCommand(), a.filesRmCommand(),
+	return withExitCodes(cmd, a.filesLsCommand(), a.filesGetCommand(), a.filesPutCommand(), a.filesRmCommand(),
 		a.filesWatchCommand(), a.filesACLCommand())
-	return cmd
-}
-
-// fileJSON is the JSON form of a file. It is an interface: fields may be added, and none changes.
-type fileJSON struct {
-	Path              string    `json:"path"`
-	Instance          int64     `json:"instance,omitempty"`
-	ContentGeneration int64     `json:"content_generation,omitempty"`
-	LockGeneration    int64     `json:"lock_generation,omitempty"`
-	ACLGeneration     int64     `json:"acl_generation,omitempty"`
-	Checksum          string    `json:"sha256,omitempty"`
-	Size              int       `json:"size"`
-	Session           string    `json:"session,omitempty"`
-	ACL               *cell.ACL `json:"acl,omitempty"`
-	HasChildren       bool      `json:"has_children"`
-}
-
-func (c *cellStore) fileAsJSON(n cell.Node) fileJSON {
-	j := fileJSON{
-		Path: c.out(n.Path), Instance: n.Instance, ContentGeneration: n.ContentGeneration, LockGeneration: n.LockGeneration,
-		ACLGeneration: n.ACLGeneration, Checksum: n.Checksum, Size: n.Size, Session: n.Session, HasChildren: n.HasChildren,
-	}
-	if n.ACL != (cell.ACL{}) {
-		j.ACL = &n.ACL
-	}
-	return j
 }
 
 func (a *app) filesLsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls [PATH]",
 		Short: "List the files below a path",
-		Long: `List what is right below a path, or at the top. A name with a slash at its end has files below it.
-
-` + cellExitCodes,
+		Long:  `List what is right below a path, or at the top. A name with a slash at its end has files below it.`,
 		Example: `  holdfast files ls
   holdfast files ls app -o json | jq -r .path`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				path := strings.TrimSuffix(c.in(strings.Join(args, "")), "/")
-				l := a.list("PATH", "SIZE", "GENERATION", "SESSION")
-				for n, err := range c.ReadDir(ctx, path) {
-					if err != nil {
-						return cellError(err)
-					}
-					row := []string{c.out(n.Path)}
-					if n.HasChildren {
-						row[0] += "/"
-					}
-					if n.Instance != 0 {
-						row = append(row, fmt.Sprint(n.Size), fmt.Sprint(n.ContentGeneration), n.Session)
-					}
-					if err := l.add(c.fileAsJSON(n), row...); err != nil {
-						return err
-					}
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, args []string) error {
+			path := strings.TrimSuffix(c.in(strings.Join(args, "")), "/")
+			l := a.list("PATH", "SIZE", "GENERATION", "SESSION")
+			for n, err := range c.ReadDir(ctx, path) {
+				if err != nil {
+					return cellError(err)
 				}
-				return l.print("there are no files")
-			})
-		},
+				n.Path = c.out(n.Path)
+				row := []string{n.Path}
+				if n.HasChildren {
+					row[0] += "/"
+				}
+				if n.Instance != 0 {
+					row = append(row, fmt.Sprint(n.Size), fmt.Sprint(n.ContentGeneration), n.Session)
+				}
+				if err := l.add(n, row...); err != nil {
+					return err
+				}
+			}
+			return l.print("there are no files")
+		}),
 	}
 }
 
@@ -97,24 +68,20 @@ func (a *app) filesGetCommand() *cobra.Command {
 		Use:   "get PATH",
 		Short: "Print a file",
 		Long: `Print the contents of a file as they are. With -o json print what is known of the file instead, and
-no contents.
-
-` + cellExitCodes,
+no contents.`,
 		Example: `  holdfast files get app/config`,
 		Args:    oneArgument("the path"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
-				n, contents, err := c.Get(ctx, c.in(args[0]))
-				if err != nil {
-					return cellError(err)
-				}
-				if a.output == "json" {
-					return printJSON(c.fileAsJSON(n))
-				}
-				_, err = os.Stdout.Write(contents)
-				return err
-			})
-		},
+		RunE: a.inCell(func(ctx context.Context, c *cellStore, args []string) error {
+			n, contents, err := c.Get(ctx, c.in(args[0]))
+			if err != nil {
+				return cellError(err)
+			}
+			if n.Path = args[0]; a.output == "json" {
+				return printJSON(n)
+			}
+			_, err = os.Stdout.Write(contents)
+			return err
+		}),
 	}
 }
 
@@ -150,9 +117,7 @@ func (a *app) filesPutCommand() *cobra.Command {
 		Short: "Write a file",
 		Long: `Write a file of the cell with the contents of FILE, or of the standard input. It is made if it is
 not there. With --if-generation it is written only if nobody else has written it since it was read;
-with --if-generation 0 only if it is not there.
-
-` + cellExitCodes,
+with --if-generation 0 only if it is not there.`,
 		Example: `  echo 10.0.0.7:8080 | holdfast files put app/leader
   holdfast files put app/config config.json --if-generation 4711`,
 		Args: cobra.RangeArgs(1, 2),
@@ -180,8 +145,8 @@ with --if-generation 0 only if it is not there.
 				if err != nil {
 					return cellError(err)
 				}
-				if a.output == "json" {
-					return printJSON(c.fileAsJSON(n))
+				if n.Path = args[0]; a.output == "json" {
+					return printJSON(n)
 				}
 				a.hint(fmt.Sprintf("%s has generation %d", escape(args[0]), n.ContentGeneration))
 				return nil
@@ -197,10 +162,8 @@ func (a *app) filesRmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm PATH",
 		Short: "Remove a file",
-		Long: `Remove a file that has no files below it.
-
-` + cellExitCodes,
-		Args: oneArgument("the path"),
+		Long:  `Remove a file that has no files below it.`,
+		Args:  oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			want, err := f.want()
 			if err != nil {
@@ -232,16 +195,6 @@ func kindWord(k cell.EventKind) string {
 	return "unknown"
 }
 
-// eventJSON is the JSON form of an event. It is an interface: fields may be added, and none changes.
-type eventJSON struct {
-	Path              string `json:"path"`
-	Kind              string `json:"kind"`
-	Child             string `json:"child,omitempty"`
-	ContentGeneration int64  `json:"content_generation,omitempty"`
-	Token             int64  `json:"token,omitempty"`
-	Revision          int64  `json:"revision"`
-}
-
 func (a *app) filesWatchCommand() *cobra.Command {
 	var words []string
 	cmd := &cobra.Command{
@@ -249,9 +202,7 @@ func (a *app) filesWatchCommand() *cobra.Command {
 		Short: "Print what happens to a file",
 		Long: `Print what happens to a file, to those right below it and to the lock of the same name, as it
 happens, until Ctrl-C. The file need not be there. "reread" says that the watch has begun, or that
-events may be missing: read the file then.
-
-` + cellExitCodes,
+events may be missing: read the file then.`,
 		Example: `  holdfast files watch app --on child-added,child-removed`,
 		Args:    oneArgument("the path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -317,18 +268,16 @@ func (a *app) watchFile(ctx context.Context, path string, kinds []cell.EventKind
 }
 
 func (a *app) printEvent(c *cellStore, e cell.Event) error {
+	e.Path, e.Child = c.out(e.Path), c.out(e.Child)
+	kind := kindWord(e.Kind)
 	if a.output == "json" {
-		j := eventJSON{c.out(e.Path), kindWord(e.Kind), "", e.ContentGeneration, e.Token, e.Revision}
-		if e.Child != "" {
-			j.Child = c.out(e.Child)
-		}
-		return printJSON(j)
+		return printJSON(struct {
+			cell.Event
+			Kind string `json:"kind"`
+		}{e, kind})
 	}
-	line := kindWord(e.Kind) + " " + escape(c.out(e.Path))
-	switch {
-	case e.Child != "":
-		line = kindWord(e.Kind) + " " + escape(c.out(e.Child))
-	case e.Token != 0:
+	line := kind + " " + escape(cmp.Or(e.Child, e.Path))
+	if e.Child == "" && e.Token != 0 {
 		line += fmt.Sprintf(" token %d", e.Token)
 	}
 	if e.ContentGeneration != 0 {
@@ -340,15 +289,12 @@ func (a *app) printEvent(c *cellStore, e cell.Event) error {
 
 func (a *app) filesACLCommand() *cobra.Command {
 	var f ifFlags
-	var next cell.ACL
 	cmd := &cobra.Command{
 		Use:   "acl PATH",
 		Short: "Show or change who may do what with a file",
 		Long: `Show who may do what with a file and the lock of its name, or change it. The list NAME is the file
 acl/NAME, whose lines are principals. An empty name lets everybody whom the cell's list of
-principals lets. Files that are made below a file have the rights that it has then.
-
-` + cellExitCodes,
+principals lets. Files that are made below a file have the rights that it has then.`,
 		Example: `  printf 'alice\nbob\n' | holdfast files put acl/team
   holdfast files acl app --read '' --write team --change team`,
 		Args: oneArgument("the path"),
@@ -363,12 +309,9 @@ principals lets. Files that are made below a file have the rights that it has th
 					return cellError(err)
 				}
 				changed := n.ACL
-				for _, flag := range []struct {
-					name     string
-					to, from *string
-				}{{"read", &changed.Read, &next.Read}, {"write", &changed.Write, &next.Write}, {"change", &changed.Change, &next.Change}} {
-					if cmd.Flags().Changed(flag.name) {
-						*flag.to = *flag.from
+				for name, to := range map[string]*string{"read": &changed.Read, "write": &changed.Write, "change": &changed.Change} {
+					if flag := cmd.Flags().Lookup(name); flag.Changed {
+						*to = flag.Value.String()
 					}
 				}
 				if changed != n.ACL {
@@ -379,8 +322,8 @@ principals lets. Files that are made below a file have the rights that it has th
 						return cellError(err)
 					}
 				}
-				if a.output == "json" {
-					return printJSON(c.fileAsJSON(n))
+				if n.Path = args[0]; a.output == "json" {
+					return printJSON(n)
 				}
 				l := a.list("RIGHT", "LIST")
 				for _, right := range [][2]string{{"read", n.ACL.Read}, {"write", n.ACL.Write}, {"change", n.ACL.Change}} {
@@ -390,9 +333,9 @@ principals lets. Files that are made below a file have the rights that it has th
 			})
 		},
 	}
-	cmd.Flags().StringVar(&next.Read, "read", "", "the `list` of those who may read")
-	cmd.Flags().StringVar(&next.Write, "write", "", "the `list` of those who may write and lock")
-	cmd.Flags().StringVar(&next.Change, "change", "", "the `list` of those who may change these rights")
+	cmd.Flags().String("read", "", "the `list` of those who may read")
+	cmd.Flags().String("write", "", "the `list` of those who may write and lock")
+	cmd.Flags().String("change", "", "the `list` of those who may change these rights")
 	f.add(cmd)
 	return cmd
 }

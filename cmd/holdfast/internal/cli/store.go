@@ -213,13 +213,13 @@ func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.
 	}
 	down := false
 	d, err := fallback.Open(ctx, first, second, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {
-		if c.State == fallback.StateOpen {
+		if c.Open {
 			complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s when every hold in the first must have ended",
 				driver.Redact(first), c.Err, driver.Redact(second)))
 		} else if down {
 			complain(fmt.Errorf("%s answers again", driver.Redact(first)))
 		}
-		down = c.State == fallback.StateOpen
+		down = c.Open
 	}})
 	switch {
 	case errors.Is(err, fallback.ErrSecond) && fromOutside(err):

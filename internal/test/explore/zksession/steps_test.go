@@ -454,14 +454,11 @@ func (w *world) receive() {
 		w.ended()
 		return
 	}
-	kind, sent := zksession.Read, now.Add(-time.Duration(r.age)*tick)
-	if r.op.writes() {
-		kind = zksession.Write
-	}
+	sent := now.Add(-time.Duration(r.age) * tick)
 	if w.arrival {
 		sent = now
 	}
-	a.sessions[a.session].Answered(kind, sent)
+	a.sessions[a.session].Answered(r.op.writes(), sent)
 	switch a.phase {
 	case asking, queued:
 		switch {

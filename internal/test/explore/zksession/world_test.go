@@ -276,9 +276,6 @@ func (s *setup) model() explore.Model[*world, [2]uint64] {
 	l := &w.servers[0]
 	l.leads = true
 	l.track[1] = track{known: true, left: timeout}
-	for i := range w.a.sessions {
-		w.a.sessions[i] = zksession.Trust{Timeout: timeout * tick}
-	}
 	w.a.sessions[1].Since = now
 	w.a.session = 1
 	w.a.conn = connection{there: true, open: true, session: 1}
@@ -392,7 +389,8 @@ func (w *world) leaderOf(x int8) (leader int8, ok bool) {
 // trusts reports whether A believes that it holds the name.
 func (w *world) trusts() bool {
 	a := &w.a
-	return a.phase == holding && (a.sessions[a.session].Trusted(now) || a.claim > 0 && !a.sessions[a.session].Over)
+	s := &a.sessions[a.session]
+	return a.phase == holding && !s.Over && (s.Since != 0 && now < s.Since.Add(timeout*tick) || a.claim > 0)
 }
 
 var (

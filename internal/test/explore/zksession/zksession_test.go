@@ -25,7 +25,7 @@ func TestWorlds(t *testing.T) {
 // mistakes are planted in the code, and each must be found in a world.
 var mistakes = []planted.Mistake{
 	{Name: "trust counts from pings", World: "pings", Edits: [][3]string{{
-		"zksession.go", "|| k == Write {", "|| k == Write || PLANTED {",
+		"zksession.go", "|| write {", "|| write || PLANTED {",
 	}}},
 	{Name: "a withdrawal is done when a new connection finds nothing", World: "withdrawal by reading", Edits: [][3]string{{
 		"zksession.go", "case !a.Written || !a.Read:", "case !a.Written && !PLANTED || !a.Read:",

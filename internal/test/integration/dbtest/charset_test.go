@@ -3,7 +3,8 @@
 package dbtest
 
 import (
-	"database/sql"
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -19,55 +20,34 @@ func TestNamesInGBK(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			db := open(t, "mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true&multiStatements=true&charset=gbk")
 			names := []string{"日'; CREATE TABLE owned (x INT); -- ", "日"}
-			exec := func(text string) {
-				if _, err := db.ExecContext(t.Context(), text); err != nil {
-					t.Fatal(err)
-				}
+			ctx := t.Context()
+			for _, schema := range []string{txlock.MySQL.Schema(), fence.MySQL.Schema()} {
+				_, err := db.ExecContext(ctx, schema)
+				must(t, err)
 			}
-			exec(txlock.MySQL.Schema())
-			exec(fence.MySQL.Schema())
-			if err := txlock.MySQL.Create(t.Context(), db, names...); err != nil {
-				t.Error(err)
-			}
-			inTx(t, db, func(tx *sql.Tx) error { return txlock.MySQL.Lock(t.Context(), tx, names...) })
-			inTx(t, db, func(tx *sql.Tx) error { return txlock.MySQL.LockShared(t.Context(), tx, names...) })
-			inTx(t, db, func(tx *sql.Tx) error { return txlock.MySQL.TryLock(t.Context(), tx, names...) })
-			inTx(t, db, func(tx *sql.Tx) error {
-				if err := txlock.MySQL.Lock(t.Context(), tx, names...); err != nil {
+			must(t, txlock.MySQL.Create(ctx, db, names...))
+			for _, f := range []func(context.Context, txlock.Tx, ...string) error{
+				txlock.MySQL.Lock, txlock.MySQL.LockShared, txlock.MySQL.TryLock,
+				func(ctx context.Context, tx txlock.Tx, names ...string) error {
+					return errors.Join(txlock.MySQL.Lock(ctx, tx, names...), txlock.MySQL.Remove(ctx, tx, names...))
+				},
+				func(ctx context.Context, tx txlock.Tx, names ...string) (err error) {
+					for _, name := range names {
+						err = errors.Join(err, fence.MySQL.Admit(ctx, tx, name, 7, driver.Exclusive))
+					}
 					return err
-				}
-				return txlock.MySQL.Remove(t.Context(), tx, names...)
-			})
-			for _, name := range names {
-				inTx(t, db, func(tx *sql.Tx) error {
-					return fence.MySQL.Admit(t.Context(), tx, name, 7, driver.Exclusive)
-				})
+				},
+			} {
+				tx, err := db.BeginTx(ctx, nil)
+				must(t, err)
+				must(t, f(ctx, tx, names...), tx.Commit())
 			}
 			var owned, resources int
-			if err := db.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM information_schema.tables WHERE table_name = 'owned'),"+
-				" (SELECT count(*) FROM holdfast_fence WHERE resource = x'E697A5')").Scan(&owned, &resources); err != nil {
-				t.Fatal(err)
-			}
-			if owned > 0 {
-				t.Error("a name was run as SQL")
-			}
-			if resources != 1 {
-				t.Error("a resource is not stored by its bytes")
+			must(t, db.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM information_schema.tables WHERE table_name = 'owned'),"+
+				" (SELECT count(*) FROM holdfast_fence WHERE resource = x'E697A5')").Scan(&owned, &resources))
+			if owned > 0 || resources != 1 {
+				t.Errorf("%d tables of a name that was run as SQL; a resource has %d rows by its bytes", owned, resources)
 			}
 		})
-	}
-}
-
-func inTx(t *testing.T, db *sql.DB, f func(*sql.Tx) error) {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f(tx); err != nil {
-		tx.Rollback()
-		t.Error(err)
-	} else if err := tx.Commit(); err != nil {
-		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 	"github.com/holdfastlock/holdfast/optimistic"
 	"github.com/holdfastlock/holdfast/txlock"
 )
+
+// must ends the test at an error.
+var must = testserver.Must
 
 func TestPostgres(t *testing.T) {
 	server := testserver.StartPostgres(t, "deadlock_timeout=50ms")
@@ -36,30 +40,28 @@ func TestMariaDB(t *testing.T) {
 	server := testserver.StartMariaDB(t)
 	for _, refusing := range []string{"OFF", "ON"} {
 		t.Run("innodb_snapshot_isolation="+refusing, func(t *testing.T) {
-			config := mysql.NewConfig()
-			config.Net, config.Addr, config.User, config.DBName = "tcp", server.Addr, "root", "test"
-			config.Logger = &mysql.NopLogger{}
-			config.Params = map[string]string{"innodb_snapshot_isolation": refusing}
-			run(t, &database{
-				DB: open(t, "mysql", config.FormatDSN()), locks: txlock.MySQL, dialect: optimistic.MySQL,
-				levels:   []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
-				waiting:  "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'",
-				refusing: refusing == "ON",
-			})
+			d := onMySQL(t, server, map[string]string{"innodb_snapshot_isolation": refusing}, "information_schema")
+			d.refusing = refusing == "ON"
+			run(t, d)
 		})
 	}
 }
 
 // TestMySQL runs the cases on MySQL 8, whose snapshots only fix what is seen.
 func TestMySQL(t *testing.T) {
+	run(t, onMySQL(t, testserver.StartMySQL(t), nil, "performance_schema"))
+}
+
+// onMySQL returns a database whose server counts in a schema what waits.
+func onMySQL(t *testing.T, server *testserver.MySQL, params map[string]string, counts string) *database {
 	config := mysql.NewConfig()
-	config.Net, config.Addr, config.User, config.DBName = "tcp", testserver.StartMySQL(t).Addr, "root", "test"
-	config.Logger = &mysql.NopLogger{}
-	run(t, &database{
+	config.Net, config.Addr, config.User, config.DBName = "tcp", server.Addr, "root", "test"
+	config.Logger, config.Params = &mysql.NopLogger{}, params
+	return &database{
 		DB: open(t, "mysql", config.FormatDSN()), locks: txlock.MySQL, dialect: optimistic.MySQL,
 		levels:  []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
-		waiting: "SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'",
-	})
+		waiting: "SELECT variable_value FROM " + counts + ".global_status WHERE variable_name = 'Innodb_row_lock_current_waits'",
+	}
 }
 
 func TestSQLite(t *testing.T) {
@@ -92,14 +94,8 @@ type database struct {
 func open(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
 	db.SetMaxOpenConns(20)
 	db.SetMaxIdleConns(20)
 	return db
@@ -134,9 +130,7 @@ type testCase struct {
 func (d *database) sqlite() bool { return d.locks == txlock.SQLite }
 
 // snapshots reports whether a transaction sees the data as they were at its first statement.
-func (d *database) snapshots() bool {
-	return d.level != sql.LevelReadCommitted
-}
+func (d *database) snapshots() bool { return d.level != sql.LevelReadCommitted }
 
 // refuses reports whether the database itself refuses to write rows that are newer than the
 // transaction's snapshot.
@@ -155,11 +149,41 @@ func (d *database) options() *sql.TxOptions { return &sql.TxOptions{Isolation: d
 func (d *database) begin(t *testing.T) *sql.Tx {
 	t.Helper()
 	tx, err := d.BeginTx(t.Context(), d.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { tx.Rollback() })
 	return tx
+}
+
+// async runs f in a transaction of its own, rolls it back, and tells the error.
+func (d *database) async(ctx context.Context, f func(*sql.Tx) error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		tx, err := d.BeginTx(ctx, d.options()) // waits, where transactions are immediate
+		if err == nil {
+			err = f(tx)
+			tx.Rollback() // fails, where the client has dropped the connection
+		}
+		done <- err
+	}()
+	return done
+}
+
+const workers, increments = 8, 12
+
+// crowd has workers do something at the same time, each so many times.
+func crowd(t *testing.T, f func(worker int) error) {
+	t.Helper()
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Go(func() {
+			for range increments {
+				if err := f(worker); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 // sql numbers the placeholders where the dialect wants that.
@@ -179,12 +203,8 @@ func (d *database) account(t *testing.T) (id int64, name string) {
 	d.accounts++
 	id = d.accounts
 	name = fmt.Sprintf("account/%06d", id)
-	if _, err := d.ExecContext(t.Context(), d.sql("INSERT INTO account (id, balance) VALUES (?, 0)"), id); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.locks.Create(t.Context(), d, name); err != nil {
-		t.Fatal(err)
-	}
+	_, err := d.ExecContext(t.Context(), d.sql("INSERT INTO account (id, balance) VALUES (?, 0)"), id)
+	must(t, err, d.locks.Create(t.Context(), d, name))
 	return id, name
 }
 
@@ -198,15 +218,6 @@ func (d *database) setBalance(ctx context.Context, q optimistic.Querier, id, n i
 	return err
 }
 
-// increment adds 1 by a read and a write, as a program that computes in between.
-func (d *database) increment(ctx context.Context, tx *sql.Tx, id int64) error {
-	n, err := d.balance(ctx, tx, id)
-	if err != nil {
-		return err
-	}
-	return d.setBalance(ctx, tx, id, n+1)
-}
-
 func (d *database) expectBalance(t *testing.T, id, want int64) {
 	t.Helper()
 	if n, err := d.balance(t.Context(), d, id); n != want || err != nil {
@@ -214,20 +225,15 @@ func (d *database) expectBalance(t *testing.T, id, want int64) {
 	}
 }
 
-// awaitWaiters waits until n transactions wait for a lock, or done is closed.
+// awaitWaiters waits until n transactions wait for a lock.
 func (d *database) awaitWaiters(t *testing.T, n int) {
 	t.Helper()
 	if d.waiting == "" {
 		return
 	}
-	for until := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		var waiting int
-		if err := d.QueryRowContext(t.Context(), d.waiting).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-		if waiting == n {
-			return
-		}
+	waiting := -1
+	for until := time.Now().Add(30 * time.Second); waiting != n; time.Sleep(2 * time.Millisecond) {
+		must(t, d.QueryRowContext(t.Context(), d.waiting).Scan(&waiting))
 		if time.Now().After(until) {
 			t.Fatalf("%d transactions wait for a lock, want %d", waiting, n)
 		}

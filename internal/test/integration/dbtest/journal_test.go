@@ -17,23 +17,16 @@ import (
 func TestCommitBehindReader(t *testing.T) {
 	dsn := "file:" + filepath.Join(t.TempDir(), "db") + "?_pragma=busy_timeout(1)" // SQLite's default journal
 	db, reader := open(t, "sqlite", dsn), open(t, "sqlite", dsn)
-	if _, err := db.Exec("CREATE TABLE item (stock INTEGER NOT NULL); INSERT INTO item VALUES (10)"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := db.Exec("CREATE TABLE item (stock INTEGER NOT NULL); INSERT INTO item VALUES (10)")
+	must(t, err)
 	read, err := reader.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var stock int
-	if err := read.QueryRow("SELECT stock FROM item").Scan(&stock); err != nil {
-		t.Fatal(err)
-	}
+	must(t, read.QueryRow("SELECT stock FROM item").Scan(&stock))
 	runs := 0
 	err = optimistic.Retry(t.Context(), db, &optimistic.Options{Tries: 100, Pause: time.Millisecond, MaxPause: 5 * time.Millisecond}, func(tx *sql.Tx) error {
 		if runs++; runs == 3 {
-			if err := read.Rollback(); err != nil {
-				t.Error(err)
-			}
+			read.Rollback()
 		}
 		_, err := tx.Exec("UPDATE item SET stock = stock - 1")
 		return err

@@ -5,7 +5,6 @@ package dbtest
 import (
 	"database/sql"
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/optimistic"
@@ -15,7 +14,6 @@ import (
 var optimisticCases = []testCase{
 	{"increments", increment},
 	{"retry inside the transaction", retryInside},
-	{"given up", givenUp},
 	{"no row", noRow},
 }
 
@@ -27,33 +25,22 @@ func (d *database) table() optimistic.Table {
 func increment(t *testing.T, d *database) {
 	id, _ := d.account(t)
 	ctx := within(t)
-	var group sync.WaitGroup
-	for worker := range workers {
-		group.Go(func() {
-			for range increments {
-				var balance int64
-				var err error
-				if worker%2 == 0 {
-					err = optimistic.Retry(ctx, d.DB, d.patiently(), func(tx *sql.Tx) error {
-						version, err := d.table().Read(ctx, tx, id, &balance)
-						if err != nil {
-							return err
-						}
-						return d.table().Write(ctx, tx, id, version, balance+1)
-					})
-				} else {
-					err = d.table().Update(ctx, d.DB, id, d.patiently(), func(row optimistic.Row) ([]any, error) {
-						err := row.Scan(&balance)
-						return []any{balance + 1}, err
-					})
-				}
+	crowd(t, func(worker int) error {
+		var balance int64
+		if worker%2 == 0 {
+			return optimistic.Retry(ctx, d.DB, d.patiently(), func(tx *sql.Tx) error {
+				version, err := d.table().Read(ctx, tx, id, &balance)
 				if err != nil {
-					t.Error(err)
+					return err
 				}
-			}
+				return d.table().Write(ctx, tx, id, version, balance+1)
+			})
+		}
+		return d.table().Update(ctx, d.DB, id, d.patiently(), func(row optimistic.Row) ([]any, error) {
+			err := row.Scan(&balance)
+			return []any{balance + 1}, err
 		})
-	}
-	group.Wait()
+	})
 	d.expectBalance(t, id, workers*increments)
 }
 
@@ -109,23 +96,6 @@ func retryInside(t *testing.T, d *database) {
 		t.Errorf("%d runs, %v; want %d", runs, err, wantRuns)
 	}
 	d.expectBalance(t, id, 11)
-}
-
-// givenUp conflicts every time: Update ends with ErrConflict, after the allowed tries.
-func givenUp(t *testing.T, d *database) {
-	id, _ := d.account(t)
-	ctx := within(t)
-	tries := 0
-	err := d.table().Update(ctx, d.DB, id, &optimistic.Options{Tries: 4}, func(row optimistic.Row) ([]any, error) {
-		tries++
-		var balance int64
-		err := row.Scan(&balance)
-		return []any{balance + 1}, errors.Join(err, d.setBalance(ctx, d, id, balance+100))
-	})
-	if !errors.Is(err, optimistic.ErrConflict) || tries != 4 {
-		t.Errorf("%d tries, %v; want 4 and ErrConflict", tries, err)
-	}
-	d.expectBalance(t, id, 400)
 }
 
 // noRow: reading says so, writing finds no version.
