@@ -12,9 +12,6 @@ import (
 	"time"
 )
 
-// maxURL is how long a store URL may be.
-const maxURL = 4096
-
 func TestParseURL(t *testing.T) {
 	for raw, want := range map[string]string{
 		"mem://":                               "",

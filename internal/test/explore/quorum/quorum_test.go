@@ -42,13 +42,13 @@ var mistakes = []planted.Mistake{
 		"vote.go", "if m.Life != life || life == 0 {", "if m.Life != life && !(PLANTED && m.Life != 0) || life == 0 {",
 	}}},
 	{Name: "a vote counts before it is restored", World: "restored votes", Edits: [][3]string{{
-		"renewal.go", "\tif r.Answer == Broken {", "\tif PLANTED && r.Answer == Refused {\n\t\ta.Counted |= Of(node)\n\t}\n\tif r.Answer == Broken {",
+		"attempt.go", "\tif r.Answer == Broken {", "\tif PLANTED && r.Answer == Refused {\n\t\ta.Counted |= Of(node)\n\t}\n\tif r.Answer == Broken {",
 	}}},
 	{Name: "a renewal counts a node that has lost its memory", World: "restored votes", Edits: [][3]string{{
-		"renewal.go", "\tstep := Step{}\n", "\tstep := Step{}\n\tif PLANTED {\n\t\ta.Counted = a.Given\n\t}\n",
+		"attempt.go", "\tstep := Step{}\n", "\tstep := Step{}\n\tif PLANTED {\n\t\ta.Counted = a.Given\n\t}\n",
 	}}},
 	{Name: "a late renewal revives a hold", World: "renewals", Edits: [][3]string{{
-		"renewal.go", "&& now < a.Valid &&", "&& (PLANTED || now < a.Valid) &&",
+		"attempt.go", "&& now < a.Valid &&", "&& (PLANTED || now < a.Valid) &&",
 	}}},
 	{Name: "a token is not written back", World: "tokens, one again", Edits: [][3]string{{
 		"attempt.go", "\t\ta.Phase = Writing\n", "\t\tif a.Phase = Writing; PLANTED {\n\t\t\ta.Written = a.Counted\n\t\t}\n",
