@@ -54,7 +54,7 @@ func TestUsage(t *testing.T) {
 		{`--slots is "x": a whole number is needed`, []string{"run", "--slots", "x", "x", "--", "true"}},
 		{`--token is "9223372036854775808": the number is out of range`, []string{"break", "x", "--token", "9223372036854775808"}},
 		{"name a store by its URL", []string{"ls", "--store", ""}},
-		{"is for run and elect", []string{"ls", "--fallback", "file:///x"}},
+		{"unknown flag: --fallback", []string{"ls", "--fallback", "file:///x"}},
 		{"give both", []string{"run", "--fallback-after", "1s", "x", "--", "true"}},
 		{"hf.prefix belongs in", []string{"run", "--fallback", "file:///x?hf.prefix=a", "x", "--", "true"}},
 		{"the second store is the first", []string{"run", "--fallback", "file://" + w.locks, "x", "--", "true"}},

@@ -73,6 +73,7 @@ func (a *app) electCommand() *cobra.Command {
 	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer it then stays closed")
 	flags.DurationVar(&f.grace, "grace", 0, "how long before the office runs out CMD gets "+
 		"SIGTERM (default 5s, less with a short TTL)")
+	f.add(flags)
 	return cmd
 }
 

@@ -24,7 +24,6 @@ type app struct {
 	store  string // --store
 	output string // --output
 	quiet  bool   // --quiet
-	fallbackFlags
 }
 
 // Main runs the command line and returns the exit code.
@@ -123,7 +122,7 @@ Without a command this text is printed, with exit code 0.`,
 			case a.output != "table" && a.output != "json":
 				return usagef("--output is %q: table and json are known", a.output)
 			}
-			return a.checkFallback(cmd)
+			return nil
 		},
 	}
 	flags := root.PersistentFlags()
@@ -132,7 +131,6 @@ Without a command this text is printed, with exit code 0.`,
 		"output `format`: table, for people, or json, one object per line")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say less: no hints, no progress; run says nothing if the "+
 		"lock is held, and doctor of nothing that is ok")
-	a.addFallbackFlags(root)
 	root.Flags().BoolVar(&version, "version", false, "print the version, as the command version does")
 	root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))

@@ -17,6 +17,7 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
+	fallbackFlags
 	nonblock                         bool // or a -w of 0
 	wait                             time.Duration
 	until                            time.Time // when that time is over
@@ -67,6 +68,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.DurationVar(&f.grace, "grace", 0, "how long before the lock runs out CMD gets "+
 		"SIGTERM (default 5s, less with a short TTL)")
 	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
+	f.add(flags)
 	return cmd
 }
 
@@ -108,7 +110,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	f.nonblock = f.nonblock || cmd.Flags().Changed("wait") && f.wait == 0
 	f.until = time.Now().Add(f.wait)
 	f.graceSet = cmd.Flags().Changed("grace")
-	return nil
+	return f.fallbackFlags.check(cmd)
 }
 
 // graceFor returns how long before the trust deadline the command is told to end. The grace must not begin while

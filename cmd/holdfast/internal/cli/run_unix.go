@@ -80,7 +80,7 @@ func (a *app) withRunner(f *runFlags, name string, command []string, work func(*
 	if f.quiet {
 		events.Waiting = nil
 	}
-	s, err := persist(context.Background(), f, func(ctx context.Context) (*store, error) { return a.open(ctx, events) })
+	s, err := persist(context.Background(), f, func(ctx context.Context) (*store, error) { return a.openBy(ctx, f.open, events) })
 	if err != nil {
 		return err
 	}
