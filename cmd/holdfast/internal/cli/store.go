@@ -199,8 +199,16 @@ func (f *fallbackFlags) open(ctx context.Context, first *url.URL) (driver.Driver
 			return nil, usagef("--fallback: %s belongs in the URL of the store, and holds for both", key)
 		}
 	}
+	to, err := driver.Open(ctx, second)
+	switch {
+	case err != nil && fromOutside(err):
+		complain(fmt.Errorf("%s cannot be opened: %w: there is nothing to fall back to", driver.Redact(second), err))
+		return driver.Open(ctx, first)
+	case err != nil:
+		return nil, fmt.Errorf("--fallback: %w", err)
+	}
 	down := false
-	d, err := fallback.Open(ctx, first, second, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {
+	d, err := fallback.Open(ctx, first, to, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {
 		if c.Open {
 			complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s when every hold in the first must have ended",
 				driver.Redact(first), c.Err, driver.Redact(second)))
@@ -209,12 +217,8 @@ func (f *fallbackFlags) open(ctx context.Context, first *url.URL) (driver.Driver
 		}
 		down = c.Open
 	}})
-	switch {
-	case errors.Is(err, fallback.ErrSecond) && fromOutside(err):
-		complain(fmt.Errorf("%w: there is nothing to fall back to", err))
-		return driver.Open(ctx, first)
-	case err != nil:
-		return nil, err // not a nil *fallback.Driver
+	if err != nil {
+		return nil, errors.Join(err, to.Close()) // not a nil *fallback.Driver
 	}
 	return d, nil
 }
