@@ -39,6 +39,7 @@ package child
 import (
 	"bufio"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -131,13 +132,11 @@ func (c *Child) startGuard(o Options) (err error) {
 		return err
 	}
 	defer orders.Close()
-	defer closeIf(&err, trust)
 	reports, guardReports, err := os.Pipe()
 	if err != nil {
-		return err
+		return err // the garbage collector closes the other ends
 	}
 	defer guardReports.Close()
-	defer closeIf(&err, reports)
 	// The guard inherits its ends of the pipes under the same numbers: any other number may be a
 	// descriptor that the command should inherit.
 	for _, f := range []*os.File{orders, guardReports} {
@@ -156,13 +155,6 @@ func (c *Child) startGuard(o Options) (err error) {
 	return err
 }
 
-// closeIf closes a file if there is an error.
-func closeIf(err *error, f *os.File) {
-	if *err != nil {
-		f.Close()
-	}
-}
-
 // startCommand has the guard start the command.
 func (c *Child) startCommand(o Options, reports io.Reader) error {
 	if r, err := readReport(reports); err != nil || r.what != guardReady {
@@ -178,7 +170,9 @@ func (c *Child) startCommand(o Options, reports io.Reader) error {
 	default:
 		c.pid.Store(int64(r.n))
 	}
-	c.tty.ignoreStops()
+	// This process may use the terminal from the background. It ignores SIGTTOU only now, because the command must
+	// not inherit that.
+	signal.Ignore(syscall.SIGTTOU)
 	return nil
 }
 
@@ -253,9 +247,9 @@ func (c *Child) Trust(until driver.Instant) {
 	// A guard that is stopped does not read. This process must not wait for it, so the write fails at
 	// once if the pipe is full. A write deadline would be wrong: on a busy machine it passes before the
 	// write has begun, and the guard waits for the first trust deadline for ever.
-	line := fmt.Appendln(nil, until)
+	order := binary.NativeEndian.AppendUint64(nil, uint64(until))
 	pipe.Write(func(fd uintptr) bool {
-		syscall.Write(int(fd), line)
+		syscall.Write(int(fd), order)
 		return true
 	})
 }
@@ -287,8 +281,10 @@ func (c *Child) GoOn(stopped syscall.Signal) {
 }
 
 // Kill kills the command's group and, on Linux, all descendants of the command that have left the
-// group. It waits until they are gone, but no longer than within, and returns how many are left.
+// group. It waits until they are gone, but no longer than within, and returns how many are left. Then it restores
+// the terminal's settings, because a command that was killed could not.
 func (c *Child) Kill(within time.Duration) int {
+	defer c.tty.restore()
 	end := time.Now().Add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		c.Signal(syscall.SIGKILL)
@@ -301,13 +297,6 @@ func (c *Child) Kill(within time.Duration) int {
 		}
 		time.Sleep(pause)
 	}
-}
-
-// RestoreTerminal takes the terminal back and restores its settings, because a command that was
-// killed could not.
-func (c *Child) RestoreTerminal() {
-	c.tty.takeBack()
-	c.tty.restore()
 }
 
 // Close ends the guard and takes the terminal back. Processes that the command has left running go

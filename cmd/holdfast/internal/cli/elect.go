@@ -5,9 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,24 +119,8 @@ func (r *runner) terms(once bool) error {
 			}
 			complain(errors.New(term + "; " + again))
 		}
-		if by := sleepUnlessAsked(pause, r.signals); by != 0 {
+		if _, by := awaitUnlessAsked(time.After(pause), r.signals); by != 0 {
 			return &exitError{exitSignal + int(by), nil}
-		}
-	}
-}
-
-// sleepUnlessAsked sleeps, or returns the signal that asks for the end.
-func sleepUnlessAsked(d time.Duration, signals <-chan os.Signal) syscall.Signal {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			return 0
-		case s := <-signals:
-			if asksForEnd(s) {
-				return s.(syscall.Signal)
-			}
 		}
 	}
 }
