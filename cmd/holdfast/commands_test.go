@@ -55,7 +55,7 @@ func TestUsage(t *testing.T) {
 		{"name a store by its URL", []string{"ls", "--store", ""}},
 		{"unknown flag: --fallback", []string{"ls", "--fallback", "file:///x"}},
 		{"give both", []string{"run", "--fallback-after", "1s", "x", "--", "true"}},
-		{"hf.prefix belongs in", []string{"run", "--fallback", "file:///x?hf.prefix=a", "x", "--", "true"}},
+		{"hf.prefix and hf.ttl belong in", []string{"run", "--fallback", "file:///x?hf.prefix=a", "x", "--", "true"}},
 		{"the second store is the first", []string{"run", "--fallback", "file://" + w.locks, "x", "--", "true"}},
 	} {
 		p := w.run(64, c.args...)

@@ -18,17 +18,8 @@
 // processes that have left the group and the session. If the guard is killed, the kernel kills the
 // command (PR_SET_PDEATHSIG), and the supervisor adopts and kills the rest.
 //
-// What survives:
-//
-//   - processes of other users, for example those that the command starts by sudo: neither the
-//     guard nor the supervisor may signal them;
-//   - on Linux, if the supervisor and the guard are both killed by SIGKILL, the command's
-//     descendants, but not the command itself;
-//   - if the supervisor and the guard are both stopped, as by a SIGSTOP to each or by a debugger, and the
-//     command is not: all of it, beside the next holder of the lock, until the guard is continued. A
-//     freezer that stops the command too does no harm;
-//   - on other systems, and on Linux without a /proc of their PID namespace, processes that have left the
-//     group; on other systems also the whole group, if the supervisor and the guard are both killed.
+// `holdfast run --help` says what survives. On other systems than Linux that is also the whole group, if the
+// supervisor and the guard are both killed.
 //
 // The supervisor's side is child.go, the guard's side guard_unix.go. The supervisor tells the guard
 // trust deadlines, the guard reports back.

@@ -66,11 +66,9 @@ func (a *app) electCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.value, "value", "", "`text` that others see, an address for example (default: command, host and process id)")
 	flags.BoolVar(&f.once, "once", false, "end when CMD has ended, with its exit code")
-	flags.DurationVar(&f.ttl, "ttl", 0, "how long the office stays taken if this host or elect "+
-		"dies (default 30s)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the office stays taken if this host or elect dies (default 30s)")
 	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer it then stays closed")
-	flags.DurationVar(&f.grace, "grace", 0, "how long before the office runs out CMD gets "+
-		"SIGTERM (default 5s, less with a short TTL)")
+	flags.DurationVar(&f.grace, "grace", 0, "how long before the office runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
 	f.add(flags)
 	return cmd
 }

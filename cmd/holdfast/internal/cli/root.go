@@ -117,8 +117,7 @@ Without a command this text is printed, with exit code 0.`,
 	flags.StringVar(&a.store, "store", "", "`URL` of the store (default: $"+storeEnv+", else this user's own)")
 	flags.StringVarP(&a.output, "output", "o", "table",
 		"output `format`: table, for people, or json, one object per line")
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say less: no hints, no progress; run says nothing if the "+
-		"lock is held, and doctor of nothing that is ok")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say less: no hints, no progress; run says nothing if the lock is held, and doctor of nothing that is ok")
 	root.Flags().Bool("version", false, "print the version, as the command version does")
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.RegisterFlagCompletionFunc("output",
@@ -130,7 +129,7 @@ Without a command this text is printed, with exit code 0.`,
 		a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
-	for _, c := range append(root.Commands(), root) {
+	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
 		if c.HasSubCommands() && !c.Runnable() {
 			c.Args, c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = onlyCommands, true, 2
 			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -192,7 +191,7 @@ func nameArgument(cmd *cobra.Command, args []string) error {
 
 // versionJSON is the program's version in JSON.
 type versionJSON struct {
-	Version  string `json:"version"` // with the revision, unless it is a release
+	Version  string `json:"version"` // of the module, as Go has recorded it
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

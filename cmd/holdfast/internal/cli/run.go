@@ -59,14 +59,10 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
 	flags.IntVar(&f.slots, "slots", 0, "be one of at most `N` holders")
 	flags.IntVar(&f.permits, "permits", 0, "how many of the slots to take (default 1)")
-	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer the lock stays closed if "+
-		"this host or run dies")
-	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock closed for at least this long, "+
-		"even if CMD ends sooner")
-	flags.DurationVar(&f.maxHold, "max-hold", 0, "do not renew the lock any more after this "+
-		"time: a CMD that hangs then loses it")
-	flags.DurationVar(&f.grace, "grace", 0, "how long before the lock runs out CMD gets "+
-		"SIGTERM (default 5s, less with a short TTL)")
+	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer the lock stays closed if this host or run dies")
+	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock closed for at least this long, even if CMD ends sooner")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "do not renew the lock any more after this time: a CMD that hangs then loses it")
+	flags.DurationVar(&f.grace, "grace", 0, "how long before the lock runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
 	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
 	f.add(flags)
 	return cmd

@@ -373,8 +373,6 @@ func findCommand(program string) (string, error) {
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
 		return "", &exitError{exitNotFound, fmt.Errorf("command %q was not found", program)}
-	case errors.Is(err, fs.ErrPermission):
-		return "", cannotRun(program, "its file needs the permission x")
 	}
 	return "", cannotRun(program, errors.Unwrap(err).Error())
 }
@@ -386,11 +384,8 @@ func startError(program string, err error) error {
 		return &exitError{exitInternal, err}
 	}
 	switch errno {
-	case syscall.ENOENT:
+	case syscall.ENOENT: // findCommand has found it
 		return cannotRun(program, "the interpreter in its first line was not found")
-	case syscall.ENOEXEC:
-		return cannotRun(program, "it is neither a program for this system "+
-			"nor a script with an interpreter in its first line")
 	case syscall.EAGAIN, syscall.ENOMEM:
 		return &exitError{exitInternal, fmt.Errorf("command %q cannot be started: %w", program, err)}
 	}

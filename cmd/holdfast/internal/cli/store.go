@@ -194,10 +194,8 @@ func (f *fallbackFlags) open(ctx context.Context, first *url.URL) (driver.Driver
 	if err != nil {
 		return nil, fmt.Errorf("--fallback: %w", err)
 	}
-	for _, key := range storeurl.Keys {
-		if second.Query().Has(key) {
-			return nil, usagef("--fallback: %s belongs in the URL of the store, and holds for both", key)
-		}
+	if q := second.Query(); q.Has("hf.prefix") || q.Has("hf.ttl") {
+		return nil, usagef("--fallback: hf.prefix and hf.ttl belong in the URL of the store, and hold for both")
 	}
 	to, err := driver.Open(ctx, second)
 	switch {
