@@ -56,9 +56,9 @@ var (
 
 // pool is a *sql.DB as the drivers over it share it.
 type pool struct {
-	db    *sql.DB
-	stats func() sql.DBStats // see Library.Stats
-	users int                // drivers; guarded by pools
+	db      *sql.DB
+	library *Library // of the first driver, for its Pool, Stats and Close
+	users   int      // drivers; guarded by pools
 
 	// own has one value while nobody uses it: the connection of renewals, nil if there is none. A renewal that had
 	// to wait for a connection among 500 goroutines would come too late.
@@ -71,38 +71,51 @@ type pool struct {
 // pools are those of this process.
 var pools = struct {
 	sync.Mutex
-	m map[*sql.DB]*pool
-}{m: map[*sql.DB]*pool{}}
+	m map[any]*pool // by Library.Pool
+}{m: map[any]*pool{}}
 
-// joinPool counts one more driver over a pool, until leave.
-func joinPool(db *sql.DB, stats func() sql.DBStats) *pool {
+// joinPool counts one more driver over a pool, until leave. Of several *sql.DB over a Library.Pool the first serves.
+func joinPool(db *sql.DB, library Library) *pool {
+	if library.Pool == nil {
+		library.Pool = db
+	}
+	if library.Stats == nil {
+		library.Stats = db.Stats
+	}
 	pools.Lock()
 	defer pools.Unlock()
-	p := pools.m[db]
+	p := pools.m[library.Pool]
 	if p == nil {
-		if stats == nil {
-			stats = db.Stats
-		}
-		p = &pool{db: db, stats: stats, own: make(chan *sql.Conn, 1), writing: make(chan struct{}, 1)}
+		p = &pool{db: db, library: &library, own: make(chan *sql.Conn, 1), writing: make(chan struct{}, 1)}
 		p.own <- nil
-		pools.m[db] = p
+		pools.m[library.Pool] = p
+	} else if p.db != db && library.Close != nil {
+		library.Close()
 	}
 	p.users++
 	return p
 }
 
-// leave gives the connection of renewals back with the last driver.
-func (p *pool) leave() {
+// stats returns how the pool's connections are used.
+func (p *pool) stats() sql.DBStats { return p.library.Stats() }
+
+// leave gives the connection of renewals back with the last driver, and closes the pool if it is not the caller's.
+func (p *pool) leave() error {
 	pools.Lock()
 	p.users--
 	last := p.users == 0
 	if last {
-		delete(pools.m, p.db)
+		delete(pools.m, p.library.Pool)
 	}
 	pools.Unlock()
-	if last {
-		p.keep(<-p.own, false)
+	if !last {
+		return nil
 	}
+	p.keep(<-p.own, false)
+	if p.library.Close == nil {
+		return nil
+	}
+	return p.library.Close()
 }
 
 // full reports whether all connections are in use.

@@ -35,7 +35,7 @@ func (s slowServer) Connect(ctx context.Context) (sqldriver.Conn, error) {
 
 // clientOver returns a client that has made no contact.
 func clientOver(db *sql.DB, failure func(error) Failure) *client {
-	c := &client{pool: joinPool(db, nil), dialect: Postgres, library: Library{Failure: failure}}
+	c := &client{pool: joinPool(db, Library{}), dialect: Postgres, library: Library{Failure: failure}}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c
 }

@@ -34,8 +34,11 @@ type Library struct {
 	// how to send it. nil: none.
 	Before []any
 
-	// Stats returns what db.Stats does of the pool that has the connections, if that is another one below db. It is
-	// the same for all drivers over db. nil: db.Stats.
+	// Pool is what has the connections, if that is another pool below db. Drivers over the same one share the
+	// connection of renewals. nil: db.
+	Pool any
+
+	// Stats returns what db.Stats does, of Pool. nil: db.Stats.
 	Stats func() sql.DBStats
 
 	// Demoted reports whether the server that a connection leads to takes no writes, as far as the server tells
@@ -50,8 +53,8 @@ type Library struct {
 	// database/sql does.
 	Leave func(conn *sql.Conn)
 
-	// Close is called when the driver is closed, or could not be made. nil: the pool stays open, it is the
-	// caller's.
+	// Close closes db. It is called when the last driver over the pool is closed, or could not be made. nil: the
+	// pool stays open, it is the caller's.
 	Close func() error
 }
 
@@ -86,6 +89,30 @@ type Statement struct {
 	done func() // called after the last row
 }
 
+// Rows are the rows of a statement's result: *sql.Rows, and what is like them.
+type Rows interface {
+	Next() bool
+	Scan(into ...any) error
+	Err() error
+}
+
+// Read takes the result of a statement that has Into or Each.
+func (s *Statement) Read(rows Rows) error {
+	n, each := 0, s.Each
+	if s.Into != nil {
+		each = func(scan func(...any) error) error { return scan(s.Into...) }
+	}
+	for ; rows.Next(); n++ {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil || n > 0 || s.Into == nil {
+		return err
+	}
+	return sql.ErrNoRows
+}
+
 // together runs statements one after the other, in one round trip where the library can.
 func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) (err error) {
 	ctx = c.statementContext(ctx)
@@ -109,21 +136,13 @@ func (c *client) runOne(ctx context.Context, conn *sql.Conn, s *Statement) error
 	if len(c.library.Before) > 0 {
 		args = slices.Concat(c.library.Before, args)
 	}
-	switch {
-	case s.Each != nil:
+	if s.Into != nil || s.Each != nil {
 		rows, err := conn.QueryContext(ctx, s.Text, args...)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		for rows.Next() {
-			if err := s.Each(rows.Scan); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	case s.Into != nil:
-		return conn.QueryRowContext(ctx, s.Text, args...).Scan(s.Into...)
+		return s.Read(rows)
 	}
 	result, err := conn.ExecContext(ctx, s.Text, args...)
 	if err == nil && s.Changed != nil {

@@ -101,14 +101,10 @@ func (e *OpenError) Unwrap() error { return e.Err }
 // New returns a driver over a pool. It makes first contact: it creates the tables unless they are there, reads
 // which store this is and, in PostgreSQL, listens. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (driver.Driver, error) {
-	p := joinPool(db, library.Stats)
+	p := joinPool(db, library)
 	c, err := newClient(ctx, p, dialect, library, o)
 	if err != nil {
-		p.leave()
-		if library.Close != nil {
-			err = errors.Join(err, library.Close())
-		}
-		return nil, ctxerr.Of(ctx, err)
+		return nil, ctxerr.Of(ctx, errors.Join(err, p.leave()))
 	}
 	c.working.Go(c.cleanLoop)
 	return c, nil
@@ -308,9 +304,5 @@ func (c *client) Close() error {
 	}
 	c.working.Wait()
 	c.bells.close()
-	c.pool.leave()
-	if c.library.Close != nil {
-		return c.library.Close()
-	}
-	return nil
+	return c.pool.leave()
 }

@@ -1,6 +1,7 @@
 package mysqlconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -89,21 +90,14 @@ func statusOf(c any) (status uint64, ok bool) {
 // multiStatements for that. Package sqllock writes arguments into the texts itself.
 func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 	var texts []string
-	var results []func(scan func(...any) error) error // of statements that have one, for each row
-	once := func(into []any) func(func(...any) error) error {
-		return func(scan func(...any) error) error { return scan(into...) }
-	}
-	var single []bool // it must have one row
+	var results []sqllock.Statement
 	for _, s := range statements {
 		texts = append(texts, s.Text)
 		if s.Changed != nil {
-			texts, results, single = append(texts, "SELECT ROW_COUNT()"), append(results, once([]any{s.Changed})), append(single, true)
+			texts, results = append(texts, "SELECT ROW_COUNT()"), append(results, sqllock.Statement{Into: []any{s.Changed}})
 		}
-		switch {
-		case s.Into != nil:
-			results, single = append(results, once(s.Into)), append(single, true)
-		case s.Each != nil:
-			results, single = append(results, s.Each), append(single, false)
+		if s.Into != nil || s.Each != nil {
+			results = append(results, s)
 		}
 	}
 	rows, err := conn.QueryContext(ctx, strings.Join(texts, ";\n"))
@@ -112,25 +106,15 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 	}
 	defer rows.Close()
 	var wrong error
-	for i, each := range results {
+	for i := range results {
 		if wrong != nil || i > 0 && !rows.NextResultSet() {
 			break
 		}
-		n := 0
-		for wrong == nil && rows.Next() {
-			wrong = each(rows.Scan)
-			n++
-		}
-		if n == 0 && single[i] && wrong == nil {
-			wrong = sql.ErrNoRows
-		}
+		wrong = results[i].Read(rows)
 	}
 	for rows.NextResultSet() { // until the last statement has been carried out
 	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	return wrong
+	return cmp.Or(rows.Err(), wrong)
 }
 
 // takesTogether reports whether a pool's connections accept several statements as one text.

@@ -3,7 +3,7 @@ package pgconn
 import (
 	"context"
 	"database/sql"
-	"sync"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,12 +30,11 @@ func FromPool(ctx context.Context, pool *pgxpool.Pool, o *sqllock.Options) (driv
 		return nil, ctxerr.Of(ctx, err)
 	}
 	library := libraryFor(listener{config, fresh})
+	db := stdlib.OpenDBFromPool(pool) // closing it leaves the pool open
+	library.Pool, library.Close = pool, db.Close
 	library.Stats = func() sql.DBStats { return statsOf(pool) }
-	db, leave := joinPool(pool)
-	library.Close = leave
 	if err := behindPooler(ctx, db, &library); err != nil {
-		leave()
-		return nil, ctxerr.Of(ctx, &sqllock.OpenError{Err: err})
+		return nil, errors.Join(ctxerr.Of(ctx, &sqllock.OpenError{Err: err}), db.Close())
 	}
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
@@ -56,37 +55,4 @@ func statsOf(pool *pgxpool.Pool) sql.DBStats {
 		MaxOpenConnections: int(s.MaxConns()), OpenConnections: int(s.TotalConns()),
 		InUse: int(s.AcquiredConns() + s.ConstructingConns()), Idle: int(s.IdleConns()),
 	}
-}
-
-// overPool is a *sql.DB over a pool of pgx, which all drivers over the pool share: so there is one
-// connection.
-type overPool struct {
-	db    *sql.DB
-	users int
-}
-
-var overPools = struct {
-	sync.Mutex
-	m map[*pgxpool.Pool]*overPool
-}{m: map[*pgxpool.Pool]*overPool{}}
-
-// joinPool returns the *sql.DB over a pool, until leave is called.
-func joinPool(pool *pgxpool.Pool) (db *sql.DB, leave func() error) {
-	overPools.Lock()
-	defer overPools.Unlock()
-	p := overPools.m[pool]
-	if p == nil {
-		p = &overPool{db: stdlib.OpenDBFromPool(pool)}
-		overPools.m[pool] = p
-	}
-	p.users++
-	return p.db, sync.OnceValue(func() error {
-		overPools.Lock()
-		defer overPools.Unlock()
-		if p.users--; p.users > 0 {
-			return nil
-		}
-		delete(overPools.m, pool)
-		return p.db.Close() // the pool stays open
-	})
 }

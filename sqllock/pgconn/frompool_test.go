@@ -84,11 +84,6 @@ func onePool(t *testing.T, p *sharedPool) {
 	if err := p.Ping(t.Context()); err != nil {
 		t.Errorf("the caller's pool was closed with its drivers: %v", err)
 	}
-	overPools.Lock()
-	defer overPools.Unlock()
-	if len(overPools.m) > 0 {
-		t.Errorf("P9: %d pools are remembered after all drivers were closed", len(overPools.m))
-	}
 }
 
 // beforeConnect: the connection that listens logs in as the pool's do, by BeforeConnect.

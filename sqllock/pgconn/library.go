@@ -62,21 +62,13 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 }
 
 func collect(results pgx.BatchResults, s sqllock.Statement) error {
-	if s.Each != nil {
+	if s.Into != nil || s.Each != nil {
 		rows, err := results.Query()
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		for rows.Next() {
-			if err := s.Each(rows.Scan); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	}
-	if s.Into != nil {
-		return results.QueryRow().Scan(s.Into...)
+		return s.Read(rows)
 	}
 	tag, err := results.Exec()
 	if err == nil && s.Changed != nil {
