@@ -14,17 +14,19 @@ type Library struct {
 	// Failure judges an error of a statement. Required.
 	Failure func(error) Failure
 
-	// Listen subscribes to a channel that it chooses, also on behalf of other drivers of this process, and returns
-	// when the server has confirmed. Until stop has returned it calls receive with each notification, one at a
-	// time; receive does not block.
+	// Learn completes the library by what a connection of the pool shows, when the driver is opened. nil: there is
+	// nothing to learn.
+	Learn func(ctx context.Context, conn *sql.Conn, library *Library) error
+
+	// Listen subscribes to a channel that it chooses, over a connection of its own, and returns at once. Until stop
+	// has returned it calls receive with each notification, one at a time; receive does not block.
 	//
-	// Listen uses a connection of its own, not one of the pool. When that is lost, Listen subscribes until it
-	// succeeds, and then calls receive with "", because notifications may have been lost. If Listen does not
-	// succeed at once, it first calls receive with "lost " and the reason, once: the driver polls until the call
-	// with "".
+	// When Listen has subscribed, and each time that it has done so again, it calls receive with "", because
+	// notifications may have been lost before. If it cannot, it calls receive with "lost " and the reason, once: the
+	// driver polls until the call with "".
 	//
 	// For PostgreSQL; nil: waiters poll.
-	Listen func(ctx context.Context, receive func(payload string)) (channel string, stop func(), err error)
+	Listen func(receive func(payload string)) (channel string, stop func())
 
 	// Together runs two or more statements one after the other on a connection, in one round trip, and returns the
 	// first error. nil: each is a round trip.
@@ -52,6 +54,10 @@ type Library struct {
 	// Leave closes a connection to a server that takes no writes, so that no pool hands it out again. nil: as
 	// database/sql does.
 	Leave func(conn *sql.Conn)
+
+	// Idle is how many idle connections db keeps: they are closed when one leads to a server that takes no writes. 0:
+	// they are the caller's.
+	Idle int
 
 	// Close closes db. It is called when the last driver over the pool is closed, or could not be made. nil: the
 	// pool stays open, it is the caller's.
@@ -115,7 +121,6 @@ func (s *Statement) Read(rows Rows) error {
 
 // together runs statements one after the other, in one round trip where the library can.
 func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) (err error) {
-	ctx = c.statementContext(ctx)
 	if c.library.Together != nil && len(statements) > 1 {
 		err = c.library.Together(ctx, conn, statements)
 	} else {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,11 +53,7 @@ func ParseURL(u *url.URL, others bool) (prefix string, theirs url.Values, err er
 		err = CheckPrefix(prefix)
 	}
 	theirs = u.Query()
-	for key := range theirs {
-		if strings.HasPrefix(key, "hf.") {
-			theirs.Del(key)
-		}
-	}
+	theirs.Del("hf.tables")
 	return prefix, theirs, err
 }
 
@@ -78,11 +73,11 @@ type client struct {
 
 	mu          sync.Mutex
 	interrupted bool               // notifications do not arrive at present
+	lost        bool               // and the log says so
 	waiters     map[string]*waiter // by owner
-	requests    requestLog
-	tombstones  record.Tombstones // of withdrawn owners, all of whose requests had been answered
-	polling     bool              // the poller is at work
-	newcomer    chan struct{}     // one value: the poller has more to poll for
+	tombstones  record.Tombstones  // of withdrawn owners, all of whose requests had been answered
+	polling     bool               // the poller is at work
+	newcomer    chan struct{}      // one value: the poller has more to poll for
 	losses      chan driver.Loss
 	life        context.Context // of the client's own work, which ends with it
 	stop        func()          // ends it
@@ -137,7 +132,16 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		c.log = slog.Default()
 	}
 	c.bells = newBells(c)
-	meta, err := c.open(ctx, prefix, o.Poll)
+	var meta meta
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		if library.Learn == nil {
+			return nil
+		}
+		return library.Learn(ctx, conn, &c.library)
+	})
+	if err == nil {
+		meta, err = c.open(ctx, prefix, o.Poll)
+	}
 	if err == nil {
 		err = c.fixSchema(ctx, prefix)
 	}
@@ -154,8 +158,13 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
 			"store", c.caps.Store)
 	}
-	if dialect == Postgres && library.Listen != nil {
-		return c, c.listen(ctx)
+	switch {
+	case c.library.Listen != nil:
+		c.interrupted = true // until it has subscribed
+		c.channel, c.unsubscribe = c.library.Listen(c.receive)
+	case dialect == Postgres:
+		c.log.Warn("holdfast: PostgreSQL's notifications do not arrive through a pooler, so waiters poll", "store", c.caps.Store)
+		c.caps.Guarantees.Summary += " Notifications do not arrive on this connection: waiters poll."
 	}
 	return c, nil
 }
@@ -171,9 +180,6 @@ type meta struct {
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
-		if _, err := c.request(ctx, reading, func(context.Context, *sql.Conn) error { return nil }); err != nil {
-			return meta{}, err // there is no database to create them in
-		}
 		for _, text := range c.dialect.creation(prefix) {
 			if err := c.run(ctx, &query{text: text}); err != nil {
 				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
@@ -227,55 +233,6 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 		})
 	})
 	return values, err
-}
-
-// listen subscribes to a channel, and makes sure that notifications of the pool's connections arrive there: a
-// pooler may swallow them.
-func (c *client) listen(ctx context.Context) error {
-	hello := "hello " + rand.Text()
-	arrived := make(chan struct{}, 1)
-	channel, stop, err := c.library.Listen(ctx, func(payload string) {
-		if payload == hello {
-			select {
-			case arrived <- struct{}{}:
-			default:
-			}
-			return
-		}
-		c.receive(payload)
-	})
-	if err == nil {
-		if err = cmp.Or(c.greet(ctx, channel, hello, arrived), ctx.Err()); err != nil {
-			stop()
-		}
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c.log.Warn("holdfast: PostgreSQL's notifications do not arrive, so waiters poll", "store", c.caps.Store, "error", err)
-		c.caps.Guarantees.Summary += " Notifications do not arrive on this connection: waiters poll."
-		return nil
-	}
-	c.channel, c.unsubscribe = channel, stop
-	return nil
-}
-
-// greetTimeout is how long the notification may take that tells whether any arrive.
-const greetTimeout = time.Second
-
-func (c *client) greet(ctx context.Context, channel, hello string, arrived <-chan struct{}) error {
-	if err := c.run(ctx, c.statements.query(notifyText), channel, hello); err != nil {
-		return err
-	}
-	select {
-	case <-arrived:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(greetTimeout):
-		return errors.New("a notification did not arrive: a pooler that gives each transaction another connection swallows them")
-	}
 }
 
 // Caps implements driver.Driver.

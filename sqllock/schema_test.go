@@ -31,7 +31,8 @@ func TestQuery(t *testing.T) {
 		if q.text != want {
 			t.Errorf("%v: %q, want %q", dialect, q.text, want)
 		}
-		text, bound := q.bind(args)
+		s := q.bound(args...)
+		text, bound := s.Text, s.Args
 		switch dialect {
 		case SQLite:
 			args := []any{"2", "1", "10", "2"}
@@ -45,7 +46,7 @@ func TestQuery(t *testing.T) {
 		}
 	}
 	q := SQLite.query("{now} $1 {now}", tablesOf("p"))
-	_, bound := q.bind([]any{"x"})
+	bound := q.bound("x").Args
 	if bound[0] != bound[2] || bound[1] != "x" || bound[0].(int64) < 1e15 {
 		t.Errorf("the host's time is bound as %v", bound)
 	}

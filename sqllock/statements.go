@@ -94,17 +94,6 @@ const (
 	freeColumns = "version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
 	plainHold   = "name = $1 AND owner = $2 AND extra = '' AND expires > {now}"
 	freeMySQL   = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
-	// Hands such a hold over to the first place, in one text. The row is locked before the place is read.
-	nextMySQL = "SELECT owner, tokens, ends, request INTO @holdfast_owner, @holdfast_tokens, @holdfast_ends, @holdfast_request" +
-		" FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1"
-	ttlMySQL  = "CAST(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.l') AS SIGNED)"
-	passMySQL = "UPDATE {locks} SET version = {max}(version + 1, {now}), token = {max}(token + 1, {now}), owner = @holdfast_owner, client = ''," +
-		" ttl = " + ttlMySQL + ", delay = COALESCE(CAST(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.d') AS SIGNED), 0)," +
-		" note = COALESCE(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.n')), '')," +
-		" taken = {now}, expires = {now} + LEAST(GREATEST(@holdfast_ends - {now}, $3 DIV 2), 2 * $3, " + ttlMySQL + ")" +
-		" WHERE " + plainHold + " AND crowd = 1 AND @holdfast_owner <> $2 AND @holdfast_tokens <= 1 AND @holdfast_ends >= {now}" +
-		` AND LOCATE('"m":', @holdfast_request) = 0 AND LOCATE('"i":', @holdfast_request) = 0 {primary}`
-	takenMySQL = "DELETE FROM {places} WHERE name = $1 AND owner = @holdfast_owner AND @holdfast_done = 1"
 	// Ends such a hold, or hands it over to the first place and tells that client, with the poll $3. It reports
 	// whether it has done one of the two. Its snapshot may be older than its lock: then it may see too few places,
 	// changes nothing because crowd is not 0, and a step follows. A hand-over is as record.Record's: see
@@ -181,10 +170,7 @@ var (
 	}
 	commitTexts   = map[Dialect][]string{Postgres: {"COMMIT"}, MySQL: {commitMySQL, restoreMySQL}, SQLite: {"COMMIT"}}
 	rollbackTexts = map[Dialect][]string{Postgres: {"ROLLBACK"}, MySQL: {rollbackMySQL, restoreMySQL}, SQLite: {"ROLLBACK"}}
-	passTexts     = map[Dialect][]string{
-		MySQL: {"SET @holdfast_owner = NULL", "BEGIN", lockMySQL, nextMySQL, passMySQL, "SET @holdfast_done = ROW_COUNT()", takenMySQL, commitMySQL},
-	}
-	joinTexts = map[Dialect][]string{
+	joinTexts     = map[Dialect][]string{
 		Postgres: {beginPostgres, stopPostgres + ", set_config('synchronous_commit', 'off', true)", joinPostgres, "COMMIT"},
 		MySQL:    {stopMySQL, forgetMySQL, "BEGIN", crowdMySQL, joinMySQL, commitMySQL, restoreMySQL},
 	}

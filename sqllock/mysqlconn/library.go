@@ -14,13 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-func libraryFor(ctx context.Context, db *sql.DB) sqllock.Library {
-	library := sqllock.Library{Failure: failure, Pending: pending}
-	if takesTogether(ctx, db) {
-		library.Together = together
-	}
-	return library
-}
+var library = sqllock.Library{Failure: failure, Pending: pending, Learn: learn}
 
 // failure implements Failure of sqllock.Library.
 func failure(err error) sqllock.Failure {
@@ -117,17 +111,16 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 	return cmp.Or(rows.Err(), wrong)
 }
 
-// takesTogether reports whether a pool's connections accept several statements as one text.
-func takesTogether(ctx context.Context, db *sql.DB) bool {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
+// learn implements Learn of sqllock.Library: it finds out whether the pool's connections accept several statements as one
+// text.
+func learn(ctx context.Context, conn *sql.Conn, library *sqllock.Library) error {
 	var one, two int
-	return together(ctx, conn, []sqllock.Statement{
+	if together(ctx, conn, []sqllock.Statement{
 		{Text: "SELECT 1", Into: []any{&one}},
 		{Text: "DO 0"},
 		{Text: "SELECT 2", Into: []any{&two}},
-	}) == nil && one == 1 && two == 2
+	}) == nil && one == 1 && two == 2 {
+		library.Together = together
+	}
+	return nil
 }
