@@ -178,8 +178,8 @@ func (b *bells) hear(w *waiter) {
 // that share a name are granted it together, and would wait for a release.
 func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (heard bool, err error) {
 	var before, kind string
-	who, l := []any{w.name, w.owner}, look{heads: headPlaces, owner: w.owner}
-	if err := b.scan(ctx, conn, b.statements.query(aheadText), who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
+	who, l := b.statements.bound(aheadText, w.name, w.owner), look{heads: headPlaces, owner: w.owner}
+	if err := b.scan(ctx, conn, who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
 		return false, err
 	}
 	if before == "" || before == w.owner || strings.Contains(kind, `"m":`) {

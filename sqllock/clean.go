@@ -34,7 +34,7 @@ func (c *client) Clean(ctx context.Context) error {
 		var plain, other []string
 		if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 			plain, other = nil, nil
-			return c.scan(ctx, conn, c.statements.query(oldText), []any{last, pageSize}, func(scan func(...any) error) error {
+			return c.scan(ctx, conn, c.statements.bound(oldText, last, pageSize), func(scan func(...any) error) error {
 				var name string
 				var isPlain bool
 				err := scan(&name, &isPlain)
@@ -51,8 +51,7 @@ func (c *client) Clean(ctx context.Context) error {
 		more = len(plain)+len(other) == pageSize
 		last = slices.Max(append(append([]string{last}, plain...), other...))
 		for some := range slices.Chunk(plain, removeSize) {
-			q, args := c.statements.list(removeListText, some, nil)
-			if err := c.run(ctx, q, args...); err != nil {
+			if err := c.run(ctx, c.statements.list(removeListText, some, nil)); err != nil {
 				return err
 			}
 		}

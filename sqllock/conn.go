@@ -342,17 +342,14 @@ func (c *client) outlast(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // exec runs a statement and returns how many rows it has changed.
-func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any) (n int64, err error) {
-	s := q.bound(args...)
+func (c *client) exec(ctx context.Context, conn *sql.Conn, s Statement) (n int64, err error) {
 	s.Changed = &n
-	return n, c.together(ctx, conn, []Statement{s})
+	err = c.together(ctx, conn, []Statement{s})
+	return n, err
 }
 
 // scan calls each for each row of a statement's result.
-func (c *client) scan(
-	ctx context.Context, conn *sql.Conn, q *query, args []any, each func(scan func(...any) error) error,
-) error {
-	s := q.bound(args...)
+func (c *client) scan(ctx context.Context, conn *sql.Conn, s Statement, each func(scan func(...any) error) error) error {
 	s.Each = each
 	return c.together(ctx, conn, []Statement{s})
 }

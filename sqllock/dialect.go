@@ -96,20 +96,20 @@ type query struct {
 }
 
 // words replaces the {words} of a statement by the dialect's own.
-func (d Dialect) words(text string, tables tables) string {
+func (d Dialect) words(text, prefix string) string {
 	g := grammars[d]
 	text = strings.NewReplacer("{found}", g.found, "{joined}", g.joined).Replace(text)
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
 		"{or replace}", g.orReplace, "{primary}", g.primary, "{for update}", g.forUpdate,
-		"{locks}", tables.locks, "{places}", tables.places, "{meta}", tables.meta,
+		"{locks}", prefix+"_locks", "{places}", prefix+"_places", "{meta}", prefix+"_meta",
 		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }
 
 // query translates a statement with placeholders $1 to $99.
-func (d Dialect) query(text string, tables tables) *query {
-	text = d.words(text, tables)
+func (d Dialect) query(text, prefix string) *query {
+	text = d.words(text, prefix)
 	if d == Postgres {
 		return &query{text: text}
 	}
@@ -175,11 +175,4 @@ func literal(arg any) string {
 		return strconv.FormatInt(arg, 10)
 	}
 	panic(fmt.Sprintf("sqllock: an argument of type %T", arg))
-}
-
-// tables are the names of the tables.
-type tables struct{ locks, places, meta string }
-
-func tablesOf(prefix string) tables {
-	return tables{prefix + "_locks", prefix + "_places", prefix + "_meta"}
 }

@@ -181,7 +181,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
 		for _, text := range c.dialect.creation(prefix) {
-			if err := c.run(ctx, &query{text: text}); err != nil {
+			if err := c.run(ctx, Statement{Text: text}); err != nil {
 				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
@@ -190,7 +190,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 	if len(values) < 3 {
 		at := cmp.Or(poll, driver.DefaultPoll)
 		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
-			if err := c.run(ctx, c.statements.query(writeMetaText), pair[:]...); err != nil {
+			if err := c.run(ctx, c.statements.bound(writeMetaText, pair[:]...)); err != nil {
 				return meta{}, err
 			}
 		}
@@ -205,7 +205,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 	case values["version"] != schemaVersion:
 		return m, fmt.Errorf("the tables are of version %q; this program knows %s", values["version"], schemaVersion)
 	case err != nil || us < 1000 || m.store == "":
-		return m, fmt.Errorf("table %s is damaged: it says that the poll is %q", c.statements.tables.meta, values["poll"])
+		return m, fmt.Errorf("table %s_meta is damaged: it says that the poll is %q", c.statements.prefix, values["poll"])
 	case poll != 0 && poll != m.poll:
 		return m, fmt.Errorf("poll %v: this store's is %v, fixed when its tables were made", poll, m.poll)
 	}
@@ -213,10 +213,9 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 }
 
 // run runs a statement as a request.
-func (c *client) run(ctx context.Context, q *query, args ...any) error {
+func (c *client) run(ctx context.Context, s Statement) error {
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := c.exec(ctx, conn, q, args...)
-		return err
+		return c.together(ctx, conn, []Statement{s})
 	})
 	return err
 }
@@ -225,7 +224,7 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
-		return c.scan(ctx, conn, c.statements.query(readMetaText), nil, func(scan func(...any) error) error {
+		return c.scan(ctx, conn, c.statements.bound(readMetaText), func(scan func(...any) error) error {
 			var name, value string
 			err := scan(&name, &value)
 			values[name] = value

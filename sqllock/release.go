@@ -105,7 +105,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 // hold. It reports false if it has done nothing: then the hold is gone, or the row is to be read.
 func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant) (bool, error) {
 	if c.dialect == MySQL {
-		n, err := c.exec(ctx, conn, c.statements.query(freeMySQL), g.Name, g.Owner)
+		n, err := c.exec(ctx, conn, c.statements.bound(freeMySQL, g.Name, g.Owner))
 		return n == 1, err
 	}
 	n, q := int64(0), c.statements.bound(passPostgres, g.Name, g.Owner, micros(c.caps.PollInterval()))

@@ -90,7 +90,7 @@ func (d Dialect) Schema(prefix string) string {
 	if words == nil {
 		panic("sqllock: " + d.String())
 	}
-	return d.words(words.Replace(schemaText), tablesOf(prefix)) + "\n"
+	return d.words(words.Replace(schemaText), prefix) + "\n"
 }
 
 // creation returns the statements that create the tables, one by one.
@@ -117,7 +117,7 @@ func onlyOne(prefix string) string {
 	if strings.Contains(prefix, ".") {
 		return ""
 	}
-	meta := tablesOf(prefix).meta
+	meta := prefix + "_meta"
 	return fmt.Sprintf(`IF to_regclass('%[1]s') IS NULL AND EXISTS (SELECT 1 FROM %[2]s) THEN
  RAISE EXCEPTION 'schema %% has the table %[1]s already, and this role does not find it by its search_path:'
  ' name the schema of the store, by hf.tables=SCHEMA.%[3]s', (SELECT min(n.nspname) FROM %[2]s);
@@ -137,7 +137,7 @@ func withTable(name string) string {
 func (c *client) fixSchema(ctx context.Context, prefix string) error {
 	text, quote := "SELECT COALESCE(DATABASE(), '')", "`"
 	if c.dialect == Postgres {
-		text, quote = "SELECT COALESCE(max(n.nspname), '') FROM "+withTable(tablesOf(prefix).meta)+" AND pg_catalog.pg_table_is_visible(c.oid)", `"`
+		text, quote = "SELECT COALESCE(max(n.nspname), '') FROM "+withTable(prefix+"_meta")+" AND pg_catalog.pg_table_is_visible(c.oid)", `"`
 	}
 	if c.dialect == SQLite || strings.Contains(prefix, ".") {
 		return nil

@@ -12,7 +12,7 @@ import (
 // row whose crowd says its kind. Rows are locked in the order of names, and places after the row. See step.
 type statements struct {
 	dialect Dialect
-	tables  tables
+	prefix  string // of the tables' names
 
 	mu         sync.Mutex
 	translated map[string]*query // by the texts below
@@ -177,23 +177,20 @@ var (
 )
 
 func newStatements(d Dialect, prefix string) *statements {
-	return &statements{dialect: d, tables: tablesOf(prefix), translated: map[string]*query{}}
+	return &statements{dialect: d, prefix: prefix, translated: map[string]*query{}}
 }
 
-// query translates a statement, the first time.
-func (s *statements) query(text string) *query {
+// bound returns a statement with its arguments. It is translated the first time.
+func (s *statements) bound(text string, args ...any) Statement {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	q := s.translated[text]
 	if q == nil {
-		q = s.dialect.query(text, s.tables)
+		q = s.dialect.query(text, s.prefix)
 		s.translated[text] = q
 	}
-	return q
+	s.mu.Unlock()
+	return q.bound(args...)
 }
-
-// bound returns a statement with its arguments.
-func (s *statements) bound(text string, args ...any) Statement { return s.query(text).bound(args...) }
 
 // all returns the dialect's statements of some texts with their arguments, of which those without placeholders get
 // none.
@@ -204,14 +201,14 @@ func (s *statements) all(texts map[Dialect][]string, args ...any) (all []Stateme
 	return all
 }
 
-// list returns a statement over lists of names and owners, and its arguments. The lists are filled up to a power of
+// list returns a statement over lists of names and owners. The lists are filled up to a power of
 // two with their last items, so there are few different statements.
-func (s *statements) list(text string, names, owners []string) (*query, []any) {
+func (s *statements) list(text string, names, owners []string) Statement {
 	size := 1
 	for size < len(names) {
 		size *= 2
 	}
-	q := s.query(strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text))
+	text = strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text)
 	var args []any
 	for _, items := range [][]string{names, owners} {
 		for i := range size {
@@ -220,17 +217,14 @@ func (s *statements) list(text string, names, owners []string) (*query, []any) {
 			}
 		}
 	}
-	return q, args
+	return s.bound(text, args...)
 }
 
 // placeholders returns n placeholders from one on.
 func placeholders(first, n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("$" + strconv.Itoa(first+i))
+	all := make([]string, n)
+	for i := range all {
+		all[i] = "$" + strconv.Itoa(first+i)
 	}
-	return b.String()
+	return strings.Join(all, ", ")
 }

@@ -312,8 +312,7 @@ func (c *client) lockRows(ctx context.Context, conn *sql.Conn, names []string) (
 		return nil, err
 	}
 	rows, now := map[string]*snapshot{}, int64(0)
-	q, args := c.statements.list(lockRowsText, names, nil)
-	lock, clock := q.bound(args...), c.statements.bound(nowText)
+	lock, clock := c.statements.list(lockRowsText, names, nil), c.statements.bound(nowText)
 	lock.Each = func(scan func(...any) error) error {
 		var name string
 		s := &snapshot{}

@@ -134,7 +134,7 @@ func (c *client) enter(
 // key: statements that remove several lock rows in orders that differ.
 func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find string, args ...any) error {
 	var places [][2]string
-	if err := c.scan(ctx, conn, c.statements.query(find), args, func(scan func(...any) error) error {
+	if err := c.scan(ctx, conn, c.statements.bound(find, args...), func(scan func(...any) error) error {
 		var p [2]string
 		err := scan(&p[0], &p[1])
 		places = append(places, p)
@@ -143,7 +143,7 @@ func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find string, a
 		return err
 	}
 	for _, p := range places {
-		if _, err := c.exec(ctx, conn, c.statements.query(removeOverText), p[0], p[1]); err != nil {
+		if _, err := c.exec(ctx, conn, c.statements.bound(removeOverText, p[0], p[1])); err != nil {
 			return err
 		}
 	}

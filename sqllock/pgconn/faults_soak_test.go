@@ -101,6 +101,7 @@ func TestServer(t *testing.T) {
 			change(&library)
 			d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "many", Poll: time.Minute})
 			must(t, err)
+			awaitListening(t)
 			sqltest.OneKept(t, db, d, connections)
 		})
 	}
@@ -145,6 +146,7 @@ func counted(t *testing.T, server *testserver.Postgres, prefix string) (driver.D
 	d, err := New(t.Context(), db, &sqllock.Options{Prefix: prefix})
 	must(t, err)
 	t.Cleanup(func() { d.Close() })
+	awaitListening(t) // by a statement
 	return d, &statements
 }
 

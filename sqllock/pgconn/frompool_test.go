@@ -98,21 +98,7 @@ func beforeConnect(t *testing.T, server *testserver.Postgres) {
 	t.Cleanup(pool.Close)
 	d, err := FromPool(t.Context(), pool, nil)
 	must(t, err)
-	up := func() bool {
-		hubs.Lock()
-		defer hubs.Unlock()
-		for _, h := range hubs.m {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return h.up
-		}
-		return false
-	}
-	for end := time.Now().Add(time.Minute); !up(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the driver does not listen")
-		}
-	}
+	awaitListening(t)
 	must(t, d.Close())
 }
 
