@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,7 +90,7 @@ func (l *layout) checkName(name string) error {
 	if l.prefix == "" && (name == "zookeeper" || strings.HasPrefix(name, "zookeeper/")) {
 		return fmt.Errorf("name %q is below /zookeeper, which is ZooKeeper's own", name)
 	}
-	if last := lastElement(name); last != name && (last == locksDir || last == leasesDir) {
+	if last := path.Base(name); last != name && (last == locksDir || last == leasesDir) {
 		return fmt.Errorf("name %q ends in %q, which is a part of a semaphore in Curator's layout", name, last)
 	}
 	for element := range strings.SplitSeq(name, "/") {
@@ -257,22 +258,6 @@ func holders(entries []entry) int {
 	}
 	return max(1, n)
 }
-
-// lastElement returns a path's last element.
-func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
-
-// levels returns a path and all above it, from the top.
-func levels(path string) (all []string) {
-	for i := 1; i <= len(path); i++ {
-		if i == len(path) || path[i] == '/' {
-			all = append(all, path[:i])
-		}
-	}
-	return all
-}
-
-// parent returns the path above.
-func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
 // tokenOf returns the token of a node that was created by a transaction. It must fit the tokens of package driver.
 func tokenOf(czxid int64) (driver.Token, error) {

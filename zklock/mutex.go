@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"path"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
@@ -31,8 +32,8 @@ func (a *call) see(reply zk.Reply) error {
 		return reply.Err
 	}
 	kids := parseChildren(reply.Children)
-	entries, dir := kids.entries, parent(a.o.nodes[0])+"/"
-	ahead, err := before(entries, lastElement(a.o.nodes[0]))
+	entries, dir := kids.entries, path.Dir(a.o.nodes[0])+"/"
+	ahead, err := before(entries, path.Base(a.o.nodes[0]))
 	if err != nil {
 		return err
 	}
@@ -74,14 +75,7 @@ func (a *call) checkKind(ctx context.Context) error {
 
 // lookNodes sees what is before the node now.
 func (a *call) lookNodes(ctx context.Context) error {
-	k, since := a.o.keeper, a.freshSince()
-	list := zk.Children(parent(a.o.nodes[0]), nil)
-	// A list with the own node in it says that the session lives, as its own node would.
-	ask := k.do
-	if k.since() < since {
-		ask = func(ctx context.Context, ops ...zk.Op) ([]zk.Reply, error) { return k.refresh(ctx, since, ops...) }
-	}
-	replies, err := ask(ctx, list)
+	replies, err := a.o.keeper.refresh(ctx, a.freshSince(), zk.Children(path.Dir(a.o.nodes[0]), nil))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -169,7 +170,7 @@ func New(ctx context.Context, config Config) (driver.Driver, error) {
 		wire:   zk.Config{Servers: slices.Clone(config.Servers), Dial: config.Dial, TLS: config.TLS, Clock: config.Clock},
 		retry:  policy,
 		layout: l, clock: config.Clock, onRevoke: config.OnRevoke,
-		keepers: map[time.Duration]*keeper{}, owners: map[ownerKey]*owner{}, losses: make(chan driver.Loss, 16),
+		keepers: map[time.Duration]*keeper{}, owners: map[ownerKey]*owner{}, dirs: map[string]bool{}, losses: make(chan driver.Loss, 16),
 	}
 	if config.User != "" {
 		c.wire.Auth = []zk.Auth{{Scheme: "digest", Credentials: config.User + ":" + config.Password}}
@@ -190,7 +191,7 @@ func New(ctx context.Context, config Config) (driver.Driver, error) {
 // contact learns the store's name and its bounds of sessions, by opening a session that is as short as
 // it can be, and one that is as long.
 func (c *client) contact(ctx context.Context, poll time.Duration) error {
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	probe := func(timeout time.Duration) (*zk.Session, error) {
 		config := c.wire
@@ -255,7 +256,7 @@ func (k *keeper) identity(ctx context.Context) (string, error) {
 		read, err := k.one(ctx, zk.GetData(own, nil))
 		switch {
 		case errors.Is(err, zk.NoNode):
-			replies, err := k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0))
+			replies, err := k.createIn(ctx, []string{path.Dir(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0))
 			if err == nil && !errors.Is(replies[0].Err, zk.NodeExists) {
 				err = replies[0].Err
 			}

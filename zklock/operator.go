@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,33 +16,25 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// operate is withKeeper for an operator who asks for a name.
-func (c *client) operate(ctx context.Context, name string, do func(context.Context, *keeper) error) error {
-	if err := c.layout.checkName(name); err != nil {
+// operate calls do for an operator, with a keeper and a context that is bounded in time, unless the name that the
+// operator asks for is invalid.
+func (c *client) operate(ctx context.Context, invalid error, do func(context.Context, *keeper) error) error {
+	if err := cmp.Or(invalid, c.alive(ctx)); err != nil {
 		return err
 	}
-	return c.withKeeper(ctx, do)
-}
-
-// withKeeper calls do with a keeper, and with a context that is bounded in time.
-func (c *client) withKeeper(ctx context.Context, do func(context.Context, *keeper) error) error {
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	k, err := c.anyKeeper(ctx)
 	if err != nil {
 		return err
 	}
-	defer k.leave()
 	return do(ctx, k)
 }
 
 // Break implements driver.Operator. The token names one hold for ever, by the transaction that made its
 // node (P4). Its holder learns of the break by a watch on that node.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+	return c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
 		nodes, _, _, err := c.nodes(ctx, k, name)
 		if err != nil {
 			return err
@@ -71,7 +64,7 @@ func Revoke(ctx context.Context, d driver.Driver, name string) error {
 	if !ok {
 		return fmt.Errorf("revoking in a store of %T: %w", d, driver.ErrUnsupported)
 	}
-	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+	return c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
 		nodes, _, _, err := c.nodes(ctx, k, name)
 		if err != nil {
 			return err
@@ -108,7 +101,7 @@ func (c *client) revokedLocked(o *owner, data []byte) {
 // Inspect implements driver.Operator. Since when a hold is held is by the clock of the leader. When it
 // expires is known of Holdfast's sessions, from the last write of their own nodes.
 func (c *client) Inspect(ctx context.Context, name string) (info driver.Info, err error) {
-	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+	err = c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
 		info, err = c.info(ctx, k, name)
 		return err
 	})
@@ -248,7 +241,7 @@ const listedAtOnce = 500
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		var names []string
-		err := c.withKeeper(ctx, func(ctx context.Context, k *keeper) (err error) {
+		err := c.operate(ctx, nil, func(ctx context.Context, k *keeper) (err error) {
 			names, err = c.scan(ctx, k, prefix)
 			return err
 		})
@@ -339,12 +332,8 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 // armWatch has a value put in changed when the nodes of a name may have changed.
 func (c *client) armWatch(ctx context.Context, name string, changed chan<- struct{}) (disarm func(), err error) {
 	w := zk.NewWatch(func(zk.Event) { signal(changed) })
-	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
-		c.locked(func() { k.users++ })
-		disarm = func() {
-			k.session.Unwatch(w)
-			k.leave()
-		}
+	err = c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
+		disarm = func() { k.session.Unwatch(w) }
 		path, leases := c.layout.path(name), c.layout.leases(name)
 		return failed(k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w)))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -32,7 +33,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	if err := c.alive(ctx); err != nil {
 		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	out := slices.Repeat([]driver.Renewal{{Err: errChanged}}, len(grants))
 	for range looksAtOnce {
@@ -231,25 +232,22 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if g.Mode == driver.Slot {
 		return driver.Grant{}, driver.ErrUnsupported
 	}
-	renewal := c.Renew(ctx, []driver.Grant{g})[0]
-	if renewal.Err != nil {
-		return driver.Grant{}, renewal.Err
-	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
+	renewal := c.Renew(ctx, []driver.Grant{g})[0]
 	o := c.known(g.Name, g.Owner)
-	if o == nil {
+	switch {
+	case renewal.Err != nil:
+		return driver.Grant{}, renewal.Err
+	case o == nil:
 		return driver.Grant{}, driver.ErrNotHeld
 	}
 	if err := o.lock(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	defer func() { <-o.busy }()
-	if err := c.downgrade(ctx, o, g.Note); err != nil {
-		return driver.Grant{}, err
-	}
 	g.Mode, g.Since, g.Valid, g.Token, g.Claim = driver.Shared, renewal.Since, renewal.Valid, o.token, false
-	return g, nil
+	return g, c.downgrade(ctx, o, g.Note)
 }
 
 // downgrade makes the hold of an owner, which the caller has reserved, a shared one.
@@ -260,13 +258,13 @@ func (c *client) downgrade(ctx context.Context, o *owner, note string) error {
 		return driver.ErrNotHeld
 	}
 	k, writer := o.keeper, o.nodes[0]
-	e, ok := parseEntry(lastElement(writer))
+	e, ok := parseEntry(path.Base(writer))
 	if ok && e.stem == stemRead {
 		o.mode = driver.Shared
 		c.mu.Unlock()
 		return nil
 	}
-	reader := parent(writer) + "/" + o.guid + stemRead + e.digits()
+	reader := path.Dir(writer) + "/" + o.guid + stemRead + e.digits()
 	o.spare, o.watched = []string{reader}, false
 	c.mu.Unlock()
 	replies, err := k.do(ctx, zk.Multi(

@@ -33,7 +33,7 @@ func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (dri
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	o, err := c.reserve(ctx, req.Name, req.Owner)
 	if err != nil {
@@ -171,14 +171,13 @@ func (a *call) adopt(ctx context.Context) error {
 // create makes the node and looks at what is before it.
 func (a *call) create(ctx context.Context) error {
 	c, o := a.c, a.o
-	k, err := c.acquireKeeper(ctx, a.timeout)
+	k, err := c.keeperFor(ctx, a.timeout)
 	if err != nil {
 		return err
 	}
 	if o.strays != nil && errors.Is(o.strays.session.Err(), zk.ErrUnheard) {
 		// The earlier place may last as long as that session, before the new one (P7).
 		if _, err := c.erase(ctx, k, o.name, o.guid, o.mode); err != nil {
-			k.leave()
 			return err
 		}
 		if o.strayKnown {
