@@ -17,7 +17,7 @@ func (a *call) createNode(ctx context.Context) error {
 	c, path := a.c, a.c.layout.path(a.req.Name)
 	create := zk.Create(path+"/"+a.o.guid+c.layout.stem(a.req), []byte(a.req.Note), c.acl, zk.Ephemeral|zk.Sequential)
 	replies, err := a.o.keeper.createIn(ctx, []string{path}, create, zk.Children(path, nil))
-	if err := a.created(ctx, replies, err); err != nil {
+	if err := a.created(replies, err); err != nil {
 		return err
 	}
 	if err := a.see(replies[1]); err != nil {
@@ -28,7 +28,10 @@ func (a *call) createNode(ctx context.Context) error {
 
 // see takes in which nodes a name has.
 func (a *call) see(reply zk.Reply) error {
-	if reply.Err != nil {
+	switch {
+	case errors.Is(reply.Err, zk.NoNode):
+		return errGone
+	case reply.Err != nil:
 		return reply.Err
 	}
 	kids := parseChildren(reply.Children)
@@ -73,18 +76,6 @@ func (a *call) checkKind(ctx context.Context) error {
 	return nil
 }
 
-// lookNodes sees what is before the node now.
-func (a *call) lookNodes(ctx context.Context) error {
-	replies, err := a.o.keeper.refresh(ctx, a.freshSince(), zk.Children(path.Dir(a.o.nodes[0]), nil))
-	if err != nil {
-		return err
-	}
-	if errors.Is(replies[0].Err, zk.NoNode) {
-		return errGone
-	}
-	return a.see(replies[0])
-}
-
 // refuse takes back the node of a Try, if others still come first at that moment. Otherwise the node would for a while
 // be the first of a name that nobody holds, and refuse others.
 func (a *call) refuse(ctx context.Context) error {
@@ -103,7 +94,7 @@ func (a *call) refuse(ctx context.Context) error {
 		case !errors.Is(multi.Err, zk.NoNode):
 			return a.takeBack(ctx, multi.Err)
 		}
-		if err := a.lookNodes(ctx); errors.Is(err, errGone) {
+		if err := a.look(ctx); errors.Is(err, errGone) {
 			a.c.lostPlace(a.o)
 			return driver.ErrNotHeld // somebody has deleted it
 		} else if err != nil {
@@ -121,7 +112,7 @@ func (a *call) heldBy(first zk.Reply) error {
 	if first.Err == nil {
 		var told driver.Token
 		e.Note, told = parseData(first.Data)
-		e.Token, _ = tokenOf(first.Stat.Czxid)
+		e.Token = driver.Token(first.Stat.Czxid)
 		if told != 0 {
 			e.Token = told
 		}

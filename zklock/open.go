@@ -272,6 +272,8 @@ func (k *keeper) identity(ctx context.Context) (string, error) {
 			}
 		case len(read.Data) != len(rand.Text()):
 			return "", fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
+		case read.Zxid >= 1<<52: // after a million elections
+			return "", fmt.Errorf("ZooKeeper's zxid 0x%x is too high for fencing tokens below 2^53", read.Zxid)
 		default:
 			return string(read.Data), nil
 		}

@@ -161,7 +161,7 @@ func (c *client) nodes(ctx context.Context, k *keeper, name string) (nodes []nod
 		n.stat = reply.Stat
 		n.note, n.token = parseData(reply.Data)
 		if n.token == 0 || n.stem != stemRead {
-			n.token, _ = tokenOf(reply.Stat.Czxid)
+			n.token = driver.Token(reply.Stat.Czxid)
 		}
 		if reply.Err == nil {
 			there = append(there, n)
@@ -301,8 +301,18 @@ func (c *client) scan(ctx context.Context, k *keeper, prefix string) ([]string, 
 // package holdfast then begins another.
 func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	hints, changed := make(chan struct{}, 1), make(chan struct{}, 1)
-	disarm, err := c.armWatch(ctx, name, changed)
-	if err != nil {
+	disarm := func() {}
+	arm := func(ctx context.Context) error {
+		disarm()
+		return c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
+			w := zk.NewWatch(func(zk.Event) { signal(changed) })
+			disarm = func() { k.session.Unwatch(w) }
+			path, leases := c.layout.path(name), c.layout.leases(name)
+			return failed(k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w)))
+		})
+	}
+	if err := arm(ctx); err != nil {
+		disarm()
 		return nil, err
 	}
 	c.mu.Lock()
@@ -315,30 +325,17 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
-		for err == nil {
+		for {
 			select {
 			case <-changed:
 			case <-ctx.Done():
 			}
-			disarm()
-			if disarm, err = c.armWatch(ctx, name, changed); err == nil {
-				signal(hints) // also for what has changed before the watches were set again
+			if arm(ctx) != nil {
+				disarm()
+				return
 			}
+			signal(hints) // also for what has changed before the watches were set again
 		}
 	})
 	return hints, nil
-}
-
-// armWatch has a value put in changed when the nodes of a name may have changed.
-func (c *client) armWatch(ctx context.Context, name string, changed chan<- struct{}) (disarm func(), err error) {
-	w := zk.NewWatch(func(zk.Event) { signal(changed) })
-	err = c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
-		disarm = func() { k.session.Unwatch(w) }
-		path, leases := c.layout.path(name), c.layout.leases(name)
-		return failed(k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w)))
-	})
-	if err != nil && disarm != nil {
-		disarm()
-	}
-	return disarm, err
 }

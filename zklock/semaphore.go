@@ -40,7 +40,7 @@ func (a *call) createSlots(ctx context.Context) error {
 		zk.Create(l.locks(name)+"/"+a.o.guid+stemLock, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
 		append(a.slotsOps(), zk.Children(l.path(name), nil))...,
 	)
-	if err := a.created(ctx, replies, err); err != nil {
+	if err := a.created(replies, err); err != nil {
 		return err
 	}
 	if len(parseChildren(replies[len(replies)-1].Children).entries) > 0 {
@@ -137,9 +137,7 @@ func (a *call) settleSlots(ctx context.Context, claim bool) error {
 				paths = append(paths, result.Path)
 			}
 			a.c.locked(func() { a.o.nodes = paths })
-			if a.o.token, err = tokenOf(made.Zxid); err != nil {
-				return a.uncertain(err)
-			}
+			a.o.token = driver.Token(made.Zxid)
 			return a.hold(claim)
 		case !notDone(err):
 			return a.uncertain(err)

@@ -70,7 +70,6 @@ type Stat struct {
 	Ctime, Mtime   int64 // when that was: milliseconds since 1970, by the leader's wall clock
 	Version        int32 // of the data
 	EphemeralOwner int64 // the session's id; 0: not ephemeral
-	NumChildren    int32
 }
 
 // Reply is the answer to one operation.
