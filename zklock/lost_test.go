@@ -198,7 +198,7 @@ func TestRenewedTooLate(t *testing.T) {
 	o.busy <- struct{}{} // nobody deletes it meanwhile
 	c.mu.Lock()
 	until := o.until
-	o.watched, o.until = true, c.clock.Now()
+	o.until = c.clock.Now()
 	late := c.renewedLocked(o.keeper, look{o: o}, &g, nil, nil)
 	o.until = until
 	c.mu.Unlock()

@@ -90,9 +90,10 @@ func Revoke(ctx context.Context, d driver.Driver, name string) error {
 	})
 }
 
-// revokedLocked tells of a hold whose node has the marker.
-func (c *client) revokedLocked(o *owner, data []byte) {
-	if c.onRevoke != nil && !c.isClosed && bytes.Equal(data, revokeMarker) {
+// revokedLocked tells of a hold whose node has the marker, once for each time that it was written.
+func (c *client) revokedLocked(o *owner, node zk.Reply) {
+	if c.onRevoke != nil && !c.isClosed && bytes.Equal(node.Data, revokeMarker) && node.Stat.Mzxid > o.revoked {
+		o.revoked = node.Stat.Mzxid
 		name, token := o.name, o.token
 		c.background.Go(func() { c.onRevoke(name, token) })
 	}

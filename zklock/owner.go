@@ -44,8 +44,7 @@ type owner struct {
 
 	// Of a hold, guarded by the client's mutex.
 	watch   *zk.Watch // on its nodes; nil: none yet
-	watched bool      // all of them are watched, and nothing has happened
-	events  int       // how often the watch was told something
+	revoked int64     // the zxid of the last Revoke that was told of
 }
 
 // ownerKey is by what the client finds an owner.
@@ -148,7 +147,7 @@ func (c *client) forgetLocked(o *owner) {
 
 // moveLocked makes k the keeper of the owner's nodes, of which there are none yet.
 func (c *client) moveLocked(o *owner, k *keeper) {
-	o.keeper, o.nodes, o.spare, o.token, o.watch, o.watched, o.claim, o.until = k, nil, nil, 0, nil, false, false, 0
+	o.keeper, o.nodes, o.spare, o.token, o.watch, o.revoked, o.claim, o.until = k, nil, nil, 0, nil, 0, false, 0
 }
 
 // leavePlaceLocked ends the waiting at an owner's place.
