@@ -59,12 +59,6 @@ type place struct {
 	armed   bool          // the watch is set, though it may have been told something
 }
 
-func newPlace() *place {
-	p := &place{news: make(chan struct{}, 1)}
-	p.watch = zk.NewWatch(func(zk.Event) { p.wake() })
-	return p
-}
-
 func (p *place) wake() { signal(p.news) }
 
 // signal puts a value in a channel unless there is one.

@@ -206,56 +206,48 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
-	o := c.known(g.Name, g.Owner)
-	switch {
-	case renewal.Err != nil:
+	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
-	case o == nil:
-		return driver.Grant{}, driver.ErrNotHeld
 	}
-	if err := o.lock(ctx); err != nil {
+	o, err := c.reserve(ctx, g.Name, g.Owner)
+	if err != nil {
 		return driver.Grant{}, err
 	}
-	defer func() { <-o.busy }()
+	defer c.unreserve(o)
 	g.Mode, g.Since, g.Valid, g.Token, g.Claim = driver.Shared, renewal.Since, renewal.Valid, o.token, false
-	return g, c.downgrade(ctx, o, g.Note)
-}
-
-// downgrade makes the hold of an owner, which the caller has reserved, a shared one.
-func (c *client) downgrade(ctx context.Context, o *owner, note string) error {
 	c.mu.Lock()
 	if o.state != held || o.keeper.trust.Over {
 		c.mu.Unlock()
-		return driver.ErrNotHeld
+		return driver.Grant{}, driver.ErrNotHeld
 	}
 	k, writer := o.keeper, o.nodes[0]
 	e, ok := parseEntry(path.Base(writer))
 	if ok && e.stem == stemRead {
 		o.mode = driver.Shared
 		c.mu.Unlock()
-		return nil
+		return g, nil
 	}
 	reader := path.Dir(writer) + "/" + o.guid + stemRead + e.digits()
 	o.spare = []string{reader}
 	c.mu.Unlock()
 	replies, err := k.do(ctx, zk.Multi(
-		zk.Create(reader, downgradedData(note, o.token), c.acl, zk.Ephemeral),
+		zk.Create(reader, downgradedData(g.Note, o.token), c.acl, zk.Ephemeral),
 		zk.Delete(writer, zk.AnyVersion),
 	))
 	if err != nil {
-		return err // asked again, or found out by the next renewal
+		return driver.Grant{}, err // asked again, or found out by the next renewal
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch err := replies[0].Err; {
 	case err == nil, errors.Is(err, zk.NodeExists):
 		o.nodes, o.spare, o.mode = []string{reader}, nil, driver.Shared
-		return nil
+		return g, nil
 	case errors.Is(err, zk.NoNode):
 		c.brokenLocked(o)
-		return driver.ErrBroken
+		return driver.Grant{}, driver.ErrBroken
 	default:
 		o.spare = nil
-		return fmt.Errorf("downgrading: %w", err)
+		return driver.Grant{}, fmt.Errorf("downgrading: %w", err)
 	}
 }

@@ -295,11 +295,12 @@ func (a *call) line() error {
 	c, o := a.c, a.o
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.place == nil {
-		o.place = newPlace()
-	}
 	p := o.place
-	o.state = queued
+	if p == nil {
+		p = &place{news: make(chan struct{}, 1)}
+		p.watch = zk.NewWatch(func(zk.Event) { p.wake() })
+	}
+	o.state, o.place = queued, p
 	if !p.armed {
 		p.blocker, p.leases = a.view.blocker, a.view.leases
 	}
