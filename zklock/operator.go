@@ -121,15 +121,12 @@ type node struct {
 }
 
 // nodes reads the nodes of a name: first those that hold it, then those that wait, in order; and how many slots it has.
-// Nodes that go before they are read are left out. A write of the keeper's own node tells the server's time, in milliseconds.
+// Nodes that go before they are read are left out. A write of the keeper's own node tells the server's time, in
+// milliseconds; 0: somebody had deleted that node.
 func (c *client) nodes(ctx context.Context, k *keeper, name string) (nodes []node, slots int, now int64, err error) {
 	path, locks, leases := c.layout.path(name), c.layout.locks(name), c.layout.leases(name)
-	replies, err := k.do(ctx, k.write(), zk.Children(path, nil), zk.Children(locks, nil), zk.Children(leases, nil), zk.GetData(leases, nil))
-	if err == nil && errors.Is(replies[0].Err, zk.NoNode) { // somebody has deleted the own node
-		if err = k.makeNode(ctx); err == nil {
-			return c.nodes(ctx, k, name)
-		}
-	}
+	replies, err := k.refresh(ctx, c.clock.Now(),
+		zk.Exists(k.node, nil), zk.Children(path, nil), zk.Children(locks, nil), zk.Children(leases, nil), zk.GetData(leases, nil))
 	if err = failed(replies, err); err != nil {
 		return nil, 0, 0, err
 	}
