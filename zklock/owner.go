@@ -180,7 +180,8 @@ func (c *client) expireAtLocked(o *owner, until driver.Instant) {
 // sweepPause is the time between two sweeps, at least, and between two attempts to delete a node.
 const sweepPause = 50 * time.Millisecond
 
-// sweep deletes the nodes whose time is over (P9). The timer calls it. It visits all owners, and not often: a hold is renewed, and a place confirmed, long before its time is over.
+// sweep deletes the nodes whose time is over (P9). The timer calls it. It visits all owners, and not often: a hold is
+// renewed, and a place confirmed, long before its time is over.
 func (c *client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

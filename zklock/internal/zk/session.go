@@ -189,6 +189,9 @@ func (s *Session) begin(c *conn) {
 		})
 	}
 	c.prelude = append(e.b, s.watches.rearm(s.zxid)...)
+	if s.closing && len(s.queue) == 0 { // the request was lost with its connection
+		s.sendLocked(Op{code: opClose})
+	}
 	c.wakeUp()
 	if s.err != nil {
 		c.nc.Close()
@@ -240,7 +243,7 @@ func (s *Session) end(err error) {
 }
 
 // Close ends the session at the server, which removes its ephemeral nodes, and waits for the
-// answer. What was sent before is done before. If ctx ends first, or the request is lost with its connection, what is
+// answer. What was sent before is done before. If ctx ends first, the connection is cut, what is
 // under way fails with [ErrClosed], and the server ends the session when its timeout is over; the
 // error says so. Close of a session that is over returns nil. Config.Lost is not called.
 func (s *Session) Close(ctx context.Context) error {
