@@ -213,11 +213,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		return err
 	}
 	defer closeSession(short)
-	var id string
-	err = c.retrying(ctx, func() error {
-		id, err = (&keeper{c: c, session: long}).identity(ctx)
-		return err
-	})
+	id, err := (&keeper{c: c, session: long}).identity(ctx)
 	if err != nil {
 		return err
 	}
