@@ -104,10 +104,10 @@ func (g *Gate) raises(token driver.Token, mode driver.Mode) bool {
 // token can arrive any more: afterwards the first token is admitted, even that
 // of a holder which was paused all the time.
 type Gates struct {
-	// Retain is the least time for which a gate is kept after its last Admit, or
-	// the beginning of its last Do; it may be kept for up to twice that. It must be
-	// longer than any pause, retry, queue and running piece of work, that of Do
-	// included, can be: days rather than minutes. The time that the host
+	// Retain is the least time for which an unused gate is kept; it may be
+	// kept for up to twice that. It must be longer than any pause, retry,
+	// queue and running piece of work of a client can be: days rather than
+	// minutes. A gate is in use while the work of Do runs. The time that the host
 	// is suspended does not count. 0, or less, keeps every gate for ever. It must
 	// not be changed after the first use.
 	Retain time.Duration
@@ -116,6 +116,13 @@ type Gates struct {
 	recent  map[string]*Gate // used since rotated
 	older   map[string]*Gate // used in the Retain before that, not since
 	rotated time.Time
+	busy    map[string]*busyGate // those whose Do is under way
+}
+
+// busyGate is a gate with the number of calls of Do that use it.
+type busyGate struct {
+	gate  *Gate
+	calls int
 }
 
 // Admit is [Gate.Admit] of the resource's gate. Its *StaleError names the
@@ -132,8 +139,9 @@ func (g *Gates) Do(resource string, token driver.Token, mode driver.Mode, work f
 	if err := checkUse(resource, token, mode); err != nil {
 		return err
 	}
-	ran := false
-	err := g.gate(resource).Do(token, mode, func() error {
+	gate, ran := g.begin(resource), false
+	defer g.end(resource)
+	err := gate.Do(token, mode, func() error {
 		ran = true
 		return work()
 	})
@@ -147,6 +155,10 @@ func (g *Gates) Do(resource string, token driver.Token, mode driver.Mode, work f
 func (g *Gates) gate(resource string) *Gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.gateLocked(resource)
+}
+
+func (g *Gates) gateLocked(resource string) *Gate {
 	g.rotateLocked()
 	gate := g.foundLocked(resource)
 	if gate == nil {
@@ -158,10 +170,43 @@ func (g *Gates) gate(resource string) *Gate {
 
 // foundLocked returns the resource's gate, or nil.
 func (g *Gates) foundLocked(resource string) *Gate {
+	if b := g.busy[resource]; b != nil {
+		return b.gate
+	}
 	if gate := g.recent[resource]; gate != nil {
 		return gate
 	}
 	return g.older[resource]
+}
+
+// begin returns the resource's gate, which is kept until end: a second gate would let a second piece of work
+// run beside this one.
+func (g *Gates) begin(resource string) *Gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gate := g.gateLocked(resource)
+	if g.busy == nil {
+		g.busy = map[string]*busyGate{}
+	}
+	b := g.busy[resource]
+	if b == nil {
+		b = &busyGate{gate: gate}
+		g.busy[resource] = b
+	}
+	b.calls++
+	return gate
+}
+
+// end marks the gate as used once more.
+func (g *Gates) end(resource string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gateLocked(resource)
+	if b := g.busy[resource]; b.calls > 1 {
+		b.calls--
+	} else {
+		delete(g.busy, resource)
+	}
 }
 
 // raises is [Gate.raises] of the resource's gate. It makes no gate, so that a
