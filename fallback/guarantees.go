@@ -70,7 +70,7 @@ func (d *Driver) Lacks(ability any) bool {
 		return inner.Lacks(ability)
 	case *driver.Sharder:
 		return d.second == nil && inner.Lacks(ability)
-	case *vote.Voter, *vote.Raiser:
+	case *vote.Raiser:
 		return true
 	}
 	return d.second != nil || inner.Lacks(ability)

@@ -18,11 +18,10 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 	}
 	defer q.calls.Done()
 	errs := make([]error, len(grants))
-	holds, valid, ttl := make([]*hold, len(grants)), make([]bool, len(grants)), time.Duration(0)
+	holds, ttl := make([]*hold, len(grants)), time.Duration(0)
 	for i, g := range grants {
 		h := q.holdOf(g)
 		h.mu.Lock()
-		valid[i] = q.clock.Now() < h.until
 		h.withdraw(g)
 		h.mu.Unlock()
 		holds[i], ttl = h, max(ttl, g.TTL)
@@ -35,29 +34,27 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 		case <-late.Done():
 		case <-q.life.Done():
 		}
-		errs[i] = h.released(valid[i])
+		errs[i] = h.released()
 	}
 	return errs
 }
 
-// released returns what became of a release. Package holdfast repeats one that has failed. Valid says that the hold
-// was not over: then nobody else can have had the name, whatever votes the nodes have forgotten.
-func (h *hold) released(valid bool) error {
+// released returns what became of a release. Package holdfast repeats one that has failed. If the hold was valid, nobody
+// else can have had the name, whatever votes the nodes have forgotten.
+func (h *hold) released() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var errs []error
 	free, gone, broken := 0, 0, false // nodes that are free of the hold; of these, those that had not had it
 	for i := range h.ballots {
-		b := &h.ballots[i]
-		switch {
+		switch b := &h.ballots[i]; {
 		case !b.Free():
 			errs = append(errs, b.said)
-			continue
 		case b.said != nil:
-			gone++
-			broken = broken || errors.Is(b.said, driver.ErrBroken)
+			free, gone, broken = free+1, gone+1, broken || errors.Is(b.said, driver.ErrBroken)
+		default:
+			free++
 		}
-		free++
 	}
 	needed := h.q.rules.Majority()
 	switch {
@@ -66,7 +63,7 @@ func (h *hold) released(valid bool) error {
 	case gone < needed || h.foreign || h.until == 0: // one that was not granted may have been withdrawn before
 	case broken:
 		return driver.ErrBroken
-	case !valid:
+	case !h.valid:
 		return driver.ErrNotHeld
 	}
 	return nil

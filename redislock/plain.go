@@ -94,7 +94,7 @@ func plainGrant(req driver.Request, token int64, sent driver.Instant) driver.Gra
 // releasePlain releases a hold by ZREM, if that is all that its release needs. It reports whether it
 // has; if not, the script must release it.
 func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, err error) {
-	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.Raised || g.MinHold > 0 || g.LockDelay > 0 {
+	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.MinHold > 0 || g.LockDelay > 0 {
 		return false, nil
 	}
 	if err := c.alive(ctx); err != nil {

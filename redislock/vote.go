@@ -88,8 +88,8 @@ func (c *link) inLife(key string) []Command {
 	}
 }
 
-// Votes implements vote.Voter.
-func (c *link) Votes() bool { return c.votes }
+// Lacks tells driver.As that several servers do not vote together (P1).
+func (c *link) Lacks(ability any) bool { _, is := ability.(*vote.Voter); return is && !c.votes }
 
 // in asks for a vote in a life. A longer TTL than the last that Life has returned is news, too, which Life must be
 // asked for.
