@@ -127,9 +127,7 @@ func (n *node) get(ctx context.Context) (driver.Driver, error) {
 func (n *node) known() vote.Memory {
 	n.q.mu.Lock()
 	defer n.q.mu.Unlock()
-	m := n.memory
-	m.Longest = n.q.longest
-	return m
+	return n.memory
 }
 
 // learn asks the node for its life, and admits it when it is time. If the node does not say, nothing is
@@ -148,10 +146,12 @@ func (n *node) learn(ctx context.Context) (vote.Memory, error) {
 	}
 	now := driver.HostClock.Now()
 	n.q.mu.Lock()
-	n.q.longest = max(n.q.longest, longest)
+	for _, o := range n.q.nodes {
+		o.memory.Longest = max(o.memory.Longest, longest)
+	}
 	n.memory = n.memory.Learn(life, admitted, now)
+	m := n.memory
 	n.q.mu.Unlock()
-	m := n.known()
 	if n.q.rules.Admit(m, now) {
 		n.voter.Admit(ctx, life) // if that fails, the next request does it
 	}

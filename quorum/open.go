@@ -59,7 +59,6 @@ type quorum struct {
 	mu      sync.Mutex
 	calls   sync.WaitGroup     // calls of the driver, and goroutines that they have begun
 	stores  map[string]*node   // the nodes that were opened, by their driver.Caps.Store
-	longest time.Duration      // Options.MaxTTL of all clients that this one has heard of
 	leaving map[string][]*hold // by name: holds that are over, of which not all nodes were told yet
 }
 

@@ -106,18 +106,23 @@ func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	return q.info(name, infos, len(infos)), nil
 }
 
+// lists returns the lists of the nodes that have answered.
+func (q *quorum) lists(ctx context.Context, prefix string) ([][]driver.Info, error) {
+	return ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (list []driver.Info, err error) {
+		for info, err := range o.List(ctx, prefix) {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, info)
+		}
+		return list, nil
+	})
+}
+
 // List implements driver.Operator. It asks all nodes for all their names.
 func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		lists, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (list []driver.Info, err error) {
-			for info, err := range o.List(ctx, prefix) {
-				if err != nil {
-					return nil, err
-				}
-				list = append(list, info)
-			}
-			return list, nil
-		})
+		lists, err := q.lists(ctx, prefix)
 		if len(lists) < q.rules.Majority() {
 			yield(driver.Info{}, err)
 			return
@@ -176,20 +181,16 @@ func Init(ctx context.Context, d driver.Driver) error {
 	if q.rules.MaxTTL == 0 {
 		return errors.New("the nodes are said to be durable: all of them count at once")
 	}
-	if _, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (any, error) {
-		for info, err := range o.List(ctx, "") {
-			if err == nil && len(info.Holders) > 0 {
-				err = fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
-			}
-			if err != nil && !errors.Is(err, driver.ErrUnsupported) {
-				return nil, err
-			}
-		}
-		return nil, nil
-	}); err != nil {
+	lists, err := q.lists(ctx, "")
+	if err != nil {
 		return err
 	}
-	_, err := ask(ctx, q, func(ctx context.Context, n *node, _ wrap.Forward) (any, error) {
+	for _, info := range slices.Concat(lists...) {
+		if len(info.Holders) > 0 {
+			return fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
+		}
+	}
+	_, err = ask(ctx, q, func(ctx context.Context, n *node, _ wrap.Forward) (any, error) {
 		m, err := n.learn(ctx)
 		if err == nil && n.voter != nil {
 			err = n.voter.Admit(ctx, m.Life)

@@ -37,9 +37,7 @@ func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			ttl = g.TTL
 		}
 	}
-	if len(grants) > 0 {
-		q.each(q.rules.All(), q.patience(ttl), func(ctx context.Context, n *node) { n.renewAll(ctx, all) })
-	}
+	q.each(q.rules.All(), q.patience(ttl), func(ctx context.Context, n *node) { n.renewAll(ctx, all) })
 	for i, r := range all {
 		select {
 		case results[i] = <-r.done:
@@ -79,11 +77,11 @@ func (n *node) renewAll(ctx context.Context, all []*renewing) {
 
 // do does what the vote says.
 func (r *renewing) do(step vote.Step) {
-	switch step.Do {
-	case vote.Win:
+	switch step.Now {
+	case vote.Won:
 		r.until = max(r.until, r.vote.Until())
 		r.done <- driver.Renewal{Since: r.vote.Sent, Valid: vote.Valid(r.vote.TTL)}
-	case vote.Lose:
+	case vote.Over:
 		err := driver.ErrNotHeld
 		if r.vote.Broken != 0 {
 			err = driver.ErrBroken
@@ -94,7 +92,7 @@ func (r *renewing) do(step vote.Step) {
 			r.until = min(r.until, driver.HostClock.Now())
 			r.withdraw(lost)
 		}
-	case vote.Fail:
+	case vote.Failed:
 		r.done <- driver.Renewal{Err: fmt.Errorf("renewed by %d of %d nodes: %v", r.vote.Counted.Len(), len(r.errs), errors.Join(r.errs...))}
 	}
 	if !r.over && !r.foreign {

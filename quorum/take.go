@@ -96,12 +96,12 @@ func (a *attempt) write(ctx context.Context, n *node) {
 func (a *attempt) do(step vote.Step) {
 	a.token = a.vote.Token
 	a.q.each(step.Nodes, a.q.patience(a.request.TTL), a.write)
-	if step.Do == vote.Lose {
+	if step.Now == vote.Over {
 		undone := driver.Grant{Request: a.request}
 		undone.MinHold = 0
 		a.withdraw(undone)
 	}
-	if step.Do != vote.Wait {
+	if step.Now != vote.Asking {
 		close(a.decided)
 	}
 }

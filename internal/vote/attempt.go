@@ -28,29 +28,19 @@ type Reply struct {
 // Phase is a stage of an attempt or of a renewal.
 type Phase uint8
 
-// The phases. Won and Over are final.
+// The phases. Those from Won on are final.
 const (
 	Asking  Phase = iota // for votes
 	Writing              // the token, to a majority
-	Won                  // an attempt is granted, a renewal extends the hold
-	Over                 // an attempt is undone, a renewal does not extend the hold
+	Won                  // the attempt is granted, or the hold is extended: tell the caller
+	Over                 // the attempt has failed, or a majority does not have the hold: withdraw all votes
+	Failed               // this renewal does not extend the hold; a later one may do it
 )
 
-// Do is what the client is to do now.
-type Do uint8
-
-// What there is to do.
-const (
-	Wait Do = iota // for more answers
-	Win            // the attempt is granted, or the hold is extended: tell the caller
-	Lose           // the attempt has failed, or a majority does not have the hold: withdraw all votes
-	Fail           // the hold is not extended by this renewal; a later one may do it
-)
-
-// Step is what to do. Nodes are to be asked more: in an attempt to record the token, each if it still has the vote;
-// in a renewal for their votes.
+// Step is what the client is to do now. Nodes are to be asked more: in an attempt to record the token, each if it
+// still has the vote; in a renewal for their votes.
 type Step struct {
-	Do    Do
+	Now   Phase // the final phase that has just begun, or Asking
 	Nodes Set
 }
 
@@ -162,7 +152,7 @@ func (a *Attempt) decide(now driver.Instant) Step {
 		return a.GiveUp()
 	case won:
 		a.Phase = Won
-		return Step{Do: Win}
+		return Step{Now: Won}
 	case a.Phase == Writing:
 		more := a.Counted &^ (a.Written | a.Asked)
 		a.Asked |= more
@@ -177,7 +167,7 @@ func (a *Attempt) GiveUp() Step {
 		return Step{}
 	}
 	a.Phase = Over
-	return Step{Do: Lose}
+	return Step{Now: Over}
 }
 
 // Renewal is one attempt to extend a hold, made by Renew. Its client asks all nodes to renew their votes, and tells
@@ -210,14 +200,16 @@ func (a *Renewal) Answer(node int, r Reply, now driver.Instant) Step {
 		a.Broken |= Of(node)
 	}
 	step := Step{}
-	switch {
-	case a.Phase != Asking:
-	case a.Rules.majority(a.Counted) && now < a.Valid && now < a.Until():
-		a.Phase, step.Do = Won, Win
-	case a.Rules.majority(a.Refused):
-		a.Phase, step.Do = Over, Lose
-	case a.unheard() == 0:
-		a.Phase, step.Do = Over, Fail
+	if a.Phase == Asking {
+		switch {
+		case a.Rules.majority(a.Counted) && now < a.Valid && now < a.Until():
+			a.Phase = Won
+		case a.Rules.majority(a.Refused):
+			a.Phase = Over
+		case a.unheard() == 0:
+			a.Phase = Failed
+		}
+		step.Now = a.Phase
 	}
 	if a.Phase == Won {
 		step.Nodes = a.Refused &^ (a.Broken | a.Asked)

@@ -71,18 +71,18 @@ func TestAttempt(t *testing.T) {
 	a := three.Begin(ttl, 0)
 	expect(t, "one of three", a.Answer(0, given, soon), Step{})
 	expect(t, "the same again", a.Answer(0, given, soon), Step{})
-	expect(t, "two of three", a.Answer(2, given, soon), Step{Do: Win})
+	expect(t, "two of three", a.Answer(2, given, soon), Step{Now: Won})
 	expect(t, "the third", a.Answer(1, given, soon), Step{})
 
 	a = three.Begin(ttl, 0)
 	a.Answer(0, given, soon)
 	expect(t, "a node in its delay", a.Answer(1, Reply{Answer: Given, Memory: newcomer}, soon), Step{})
-	expect(t, "with the third", a.Answer(2, given, soon), Step{Do: Win})
+	expect(t, "with the third", a.Answer(2, given, soon), Step{Now: Won})
 
 	a = three.Begin(ttl, 0)
 	a.Answer(0, given, soon)
 	a.Answer(1, gone, soon)
-	expect(t, "no majority left", a.Answer(2, lost, soon), Step{Do: Lose})
+	expect(t, "no majority left", a.Answer(2, lost, soon), Step{Now: Over})
 	expect(t, "given up after that", a.GiveUp(), Step{})
 
 	brings := func(token driver.Token) Reply { return Reply{Answer: Given, Memory: member, Token: token} }
@@ -91,7 +91,7 @@ func TestAttempt(t *testing.T) {
 	expect(t, "majority", a.Answer(1, brings(9), soon), Step{Nodes: 0b001})
 	expect(t, "another token", a.Answer(2, brings(12), soon), Step{Nodes: 0b100})
 	a.Wrote(0, false, soon)
-	expect(t, "written", a.Wrote(2, true, soon), Step{Do: Win})
+	expect(t, "written", a.Wrote(2, true, soon), Step{Now: Won})
 	if a.Token != 9 {
 		t.Errorf("token %d, want 9, the highest of the majority", a.Token)
 	}
@@ -109,15 +109,15 @@ func TestRenewal(t *testing.T) {
 		replies []Reply
 		want    []Step
 	}{
-		"renewed":              {soon, []Reply{given, given, gone}, []Step{{}, {Do: Win}, {Nodes: 0b100}}},
-		"one is gone":          {soon, []Reply{gone, given, given}, []Step{{}, {}, {Win, 0b001}}},
-		"one is broken":        {soon, []Reply{broken, given, given}, []Step{{}, {}, {Do: Win}}},
-		"silence":              {soon, []Reply{given, lost, lost}, []Step{{}, {}, {Do: Fail}}},
-		"gone and silence":     {soon, []Reply{given, gone, lost}, []Step{{}, {}, {Do: Fail}}},
-		"gone":                 {soon, []Reply{gone, gone, given}, []Step{{}, {Do: Lose}, {}}},
-		"gone and broken":      {soon, []Reply{broken, gone, given}, []Step{{}, {Do: Lose}, {}}},
-		"late":                 {second, []Reply{given, given, given}, []Step{{}, {}, {Do: Fail}}},
-		"late, and it is gone": {second, []Reply{given, gone, gone}, []Step{{}, {}, {Do: Lose}}},
+		"renewed":              {soon, []Reply{given, given, gone}, []Step{{}, {Now: Won}, {Nodes: 0b100}}},
+		"one is gone":          {soon, []Reply{gone, given, given}, []Step{{}, {}, {Won, 0b001}}},
+		"one is broken":        {soon, []Reply{broken, given, given}, []Step{{}, {}, {Now: Won}}},
+		"silence":              {soon, []Reply{given, lost, lost}, []Step{{}, {}, {Now: Failed}}},
+		"gone and silence":     {soon, []Reply{given, gone, lost}, []Step{{}, {}, {Now: Failed}}},
+		"gone":                 {soon, []Reply{gone, gone, given}, []Step{{}, {Now: Over}, {}}},
+		"gone and broken":      {soon, []Reply{broken, gone, given}, []Step{{}, {Now: Over}, {}}},
+		"late":                 {second, []Reply{given, given, given}, []Step{{}, {}, {Now: Failed}}},
+		"late, and it is gone": {second, []Reply{given, gone, gone}, []Step{{}, {}, {Now: Over}}},
 	} {
 		r := three.Renew(ttl, second, 0)
 		for node, reply := range c.replies {

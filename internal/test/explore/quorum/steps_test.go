@@ -131,17 +131,17 @@ func (w *world) do(c int, step vote.Step) {
 		}
 	}
 	switch {
-	case step.Do == vote.Win && cl.phase == trying:
+	case step.Now == vote.Won && cl.phase == trying:
 		cl.phase, cl.until, cl.token = holding, cl.attempt.Until(), cl.attempt.Token
 		if w.rules.Tokens {
 			w.grant(cl.token, cl.before)
 		}
-	case step.Do == vote.Win:
+	case step.Now == vote.Won:
 		if !w.believes(c) {
 			w.err = errors.New("P2: a renewal revives a hold that was over")
 		}
 		cl.until = max(cl.until, cl.renewal.Until())
-	case step.Do == vote.Lose:
+	case step.Now == vote.Over:
 		w.end(c)
 	}
 }
