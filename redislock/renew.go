@@ -23,9 +23,6 @@ func (c *client) keysOf(g *driver.Grant) []string {
 func (c *link) batch(
 	ctx context.Context, to route, s *script, grants []driver.Grant, keysOf, args func(*driver.Grant) []string,
 ) []error {
-	if err := c.alive(ctx); err != nil {
-		return slices.Repeat([]error{err}, len(grants))
-	}
 	errs := make([]error, len(grants))
 	size := batchSize
 	if c.cluster {
@@ -107,9 +104,6 @@ func renewals(grants []driver.Grant, sent driver.Instant, errs []error) []driver
 
 // Downgrade implements driver.Downgrader.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	if err := c.alive(ctx); err != nil {
-		return driver.Grant{}, err
-	}
 	keys := c.layout.keys(g.Name)
 	sent := c.clock.Now()
 	command := downgradeScript.Command(keys[:], escape(g.Owner))
