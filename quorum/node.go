@@ -106,21 +106,16 @@ func (n *node) accept(ctx context.Context, d driver.Driver) error {
 	return nil
 }
 
-// opened returns the node's driver, or why it is not open.
-func (n *node) opened() (driver.Driver, error) {
-	n.q.mu.Lock()
-	defer n.q.mu.Unlock()
-	return n.driver, n.failed
-}
-
-// get is opened after the first attempt to open the node.
+// get returns the node's driver, or why it is not open, after the first attempt to open it.
 func (n *node) get(ctx context.Context) (driver.Driver, error) {
 	select {
 	case <-n.tried:
-		return n.opened()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
+	return n.driver, n.failed
 }
 
 // known returns what the client knows of the node's memory.

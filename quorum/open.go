@@ -121,10 +121,11 @@ func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.D
 		return q, nil
 	}
 	errs := []error{err}
+	q.mu.Lock()
 	for _, n := range q.nodes {
-		_, err := n.opened()
-		errs = append(errs, n.says(err))
+		errs = append(errs, n.says(n.failed))
 	}
+	q.mu.Unlock()
 	q.end() // at once
 	return nil, errors.Join(append(errs, q.Close())...)
 }
@@ -331,8 +332,8 @@ func (q *quorum) Close() error {
 	q.end()
 	var errs []error
 	for _, n := range q.nodes {
-		if d, err := n.opened(); err == nil {
-			errs = append(errs, d.Close())
+		if n.driver != nil {
+			errs = append(errs, n.driver.Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -22,8 +22,7 @@ func one(infos []driver.Info, err error) (driver.Info, error) {
 }
 
 func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
-	keys := func(name string) []string { keys := c.layout.keys(name); return keys[:] }
-	return c.look(ctx, inspectScript, names, keys, readInfo)
+	return c.look(ctx, inspectScript, names, c.layout.keys, readInfo)
 }
 
 // look runs a script that shows names, of which keys are the keys. Read reads a reply, and reports whether it is one.
@@ -132,9 +131,7 @@ func (c *link) scan(ctx context.Context, part, cursor, pattern string) (keys []a
 
 // Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	keys := c.layout.keys(name)
-	command := breakScript.Command(keys[:], decimal(int64(token)))
-	return c.status(ctx, breakScript, command)
+	return c.status(ctx, breakScript, breakScript.Command(c.layout.keys(name), decimal(int64(token))))
 }
 
 // status runs a script that replies with the status of a hold.

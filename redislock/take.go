@@ -97,7 +97,6 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool,
 
 // askCommand returns the command of ask.
 func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, first bool) Command {
-	keys := c.layout.keys(req.Name)
 	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
 		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent),
@@ -110,7 +109,7 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 	if !first || !mayBePlain(req) {
 		args = args[:2]
 	}
-	return askScript.Command(keys[:], args...)
+	return askScript.Command(c.layout.keys(req.Name), args...)
 }
 
 // refusal returns the error of a reply that is no grant.
