@@ -217,8 +217,8 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// released returns what became of a release. Package holdfast repeats one that has failed. If the hold was valid, nobody
-// else can have had the name, whatever votes the nodes have forgotten.
+// released returns what became of a release. Package holdfast repeats one that has failed. If the hold was valid,
+// nobody else can have had the name, whatever votes the nodes have forgotten.
 func (h *hold) released() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
