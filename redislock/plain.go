@@ -66,9 +66,6 @@ func (c *client) record(req *driver.Request) (key, member string) {
 
 // takePlain takes a plain hold, or returns errAsk.
 func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := c.alive(ctx); err != nil {
-		return driver.Grant{}, err
-	}
 	key, member := c.record(&req)
 	sent := c.clock.Now()
 	reply := c.sharedAck.route(c.shared, req.TTL).run(ctx, takeScript, takeScript.Command([]string{key}, member))[0]
@@ -94,11 +91,8 @@ func plainGrant(req driver.Request, token int64, sent driver.Instant) driver.Gra
 // releasePlain releases a hold by ZREM, if that is all that its release needs. It reports whether it
 // has; if not, the script must release it.
 func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, err error) {
-	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.Raised || g.MinHold > 0 || g.LockDelay > 0 {
+	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.MinHold > 0 || g.LockDelay > 0 {
 		return false, nil
-	}
-	if err := c.alive(ctx); err != nil {
-		return true, err
 	}
 	key, member := c.record(&g.Request)
 	reply := c.reserved.do(ctx, []Command{{Args: []string{"ZREM", key, member}, Key: key}})[0]

@@ -73,9 +73,6 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (
 // request of its owner, so that the name may be idle.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool, by asking) (g driver.Grant, same bool, err error) {
 	g.Request = req
-	if err := c.alive(ctx); err != nil {
-		return g, false, err
-	}
 	sent := c.clock.Now()
 	reply, same := by(ctx, askScript, c.askCommand(&req, sent, queue, first))
 	fields, _ := reply.Value.([]any)
@@ -100,7 +97,6 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool,
 
 // askCommand returns the command of ask.
 func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, first bool) Command {
-	keys := c.layout.keys(req.Name)
 	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
 		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent),
@@ -113,7 +109,7 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 	if !first || !mayBePlain(req) {
 		args = args[:2]
 	}
-	return askScript.Command(keys[:], args...)
+	return askScript.Command(c.layout.keys(req.Name), args...)
 }
 
 // refusal returns the error of a reply that is no grant.
@@ -196,9 +192,12 @@ func isRefusal(err error) bool {
 // before are the codes by which a server refuses the first write of a script, but no later one.
 var before = []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN"}
 
-// outcome marks the error of a request as uncertain if the store may have carried it out (P6): if no
+// outcome marks the error of a request as uncertain if the store may have carried it out (P6): if it was sent and no
 // reply came, or if a script ended with an error, because what it did before that stays done.
 func outcome(err error) error {
+	if unsent, ok := errors.AsType[notSent](err); ok {
+		return unsent.error
+	}
 	refused, ok := errors.AsType[*ServerError](err)
 	if !ok {
 		return driver.Uncertain(err)
