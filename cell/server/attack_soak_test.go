@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -511,35 +510,6 @@ func TestTombstonesAreBounded(t *testing.T) {
 	if n := tombstones(); n != 20 {
 		t.Errorf("%d tombstones, 20 are right", n)
 	}
-}
-
-// TestManyCallsUnderWay: a principal has no more calls parked than it may have.
-func TestManyCallsUnderWay(t *testing.T) {
-	_, a, _ := limited(t, limits{"calls": 3})
-	session := a.open(t, 10*time.Minute)
-	a.take(t, session, "n", nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	var parked sync.WaitGroup
-	for i := range 3 {
-		parked.Go(func() {
-			park := func() (*cellv1.AcquireResponse, error) {
-				return a.LocksClient.Acquire(ctx, &cellv1.AcquireRequest{
-					Session: session, Name: "n", Request: fmt.Sprint("waits", i), Wait: durationpb.New(time.Minute),
-				})
-			}
-			r, err := park()
-			for reasonOf(err) == cellv1.Reason_REASON_QUOTA { // the first call, which is answered, has not ended yet
-				r, err = park()
-			}
-			if ctx.Err() == nil {
-				t.Errorf("a call was not parked: %v, %v", r, err)
-			}
-		})
-	}
-	soon(t, "a fourth call is let in", func() bool { return reasonOf(a.status(t)) == cellv1.Reason_REASON_QUOTA })
-	cancel()
-	parked.Wait()
-	soon(t, "no call is let in when the others have ended", func() bool { return a.status(t) == nil })
 }
 
 // TestCrowd: there are no more connections than there may be, and one that has ended makes room.

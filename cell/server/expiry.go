@@ -131,12 +131,8 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	}
 	f.mirror.mu.Unlock()
 	for some := range slices.Chunk(all, removalsAtOnce) {
-		keys, _ := f.removals(some)
-		if len(keys) == 0 {
-			continue
-		}
 		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: e.same, Success: []*etcdserverpb.RequestOp{table.TxnOp(table.Remove(keys, 0))},
+			Compare: e.same, Success: []*etcdserverpb.RequestOp{table.TxnOp(table.Remove(f.removals(some), 0))},
 		})
 		if err != nil || !resp.Succeeded {
 			return err

@@ -12,15 +12,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // files serves the API of files.
 type files struct{ *front }
-
-// maxContents is how large the contents of a node may be, in bytes.
-const maxContents = 256 << 10
 
 // Get reads a node and its contents.
 func (f files) Get(ctx context.Context, r *cellv1.GetRequest) (*cellv1.GetResponse, error) {
@@ -75,32 +71,34 @@ func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatRes
 	return &cellv1.StatResponse{Node: shown}, nil
 }
 
-// mayUse reports whether a path is one, and the caller may do something with it, as far as this member knows. Nobody is
+// mayUse reports whether the caller may do something with a path, as far as this member knows. Nobody is
 // refused before it has asked the others.
 func (f *front) mayUse(ctx context.Context, path string, r right) error {
-	if driver.CheckName(path) == nil && f.allowed(ctx, path, r) == nil {
+	if f.allowed(ctx, path, r) == nil {
 		return nil
 	}
 	return f.syncFor(ctx, path, r)
 }
 
-// syncFor waits until the mirror has all that counts now, and reports whether a path is one and the caller may do
-// something with it. If another member takes the right away, and then a secret is written, this member does not show the
+// syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If another member takes the right away, and then a secret is written, this member does not show the
 // secret.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
-	if err := driver.CheckName(path); err != nil {
-		return refuse(cellv1.Reason_REASON_INVALID, "path: %w", err)
-	}
 	if err := f.sync(ctx); err != nil {
 		return err
 	}
 	return f.allowed(ctx, path, r)
 }
 
-// changed does a transaction that is made of what the mirror shows, until that is how it is.
-func (f *front) changed(ctx context.Context, path string, r right, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
+// may is a condition of a call: that the caller may do something with a path now.
+func (f *front) may(path string, r right) func(context.Context) error {
+	return func(ctx context.Context) error { return f.syncFor(ctx, path, r) }
+}
+
+// changed does a transaction that is made of what the mirror shows, until that is how it is. Before that it has the
+// mirror catch up.
+func (f *front) changed(ctx context.Context, catchUp func(context.Context) error, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
 	for {
-		if err := f.syncFor(ctx, path, r); err != nil {
+		if err := catchUp(ctx); err != nil {
 			return 0, err
 		}
 		txn, err := plan()
@@ -134,9 +132,6 @@ func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
 
 // Put writes the contents of a node.
 func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutResponse, error) {
-	if len(m.Contents) > maxContents {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "contents: %d bytes are too many: at most %d", len(m.Contents), maxContents)
-	}
 	var lease clientv3.LeaseID
 	if m.Session != "" {
 		s, err := f.session(ctx, m.Session)
@@ -149,7 +144,7 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 		return nil, err
 	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, m.Path, toWrite, func() (txn *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, f.may(m.Path, toWrite), func() (txn *etcdserverpb.TxnRequest, err error) {
 		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
 			return nil, err
 		}
@@ -212,7 +207,7 @@ func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
 
 // Delete removes a node.
 func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
-	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
+	_, err := f.changed(ctx, f.may(m.Path, toWrite), func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
 	if err != nil {
 		return nil, err
 	}
@@ -245,14 +240,9 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 
 // ReadDir lists the children of a path.
 func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
-	limit, err := limitOf(m.Limit)
-	if err != nil {
-		return nil, err
-	}
-	if m.Path == "" {
-		err = f.sync(ctx)
-	} else {
-		err = f.syncFor(ctx, m.Path, toRead)
+	err := f.sync(ctx)
+	if err == nil && m.Path != "" {
+		err = f.allowed(ctx, m.Path, toRead)
 	}
 	if err != nil {
 		return nil, err
@@ -264,7 +254,7 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 		if path <= m.After || f.allowedLocked(ctx, path, toRead) != nil {
 			continue
 		}
-		if len(resp.Nodes) == limit {
+		if len(resp.Nodes) == limitOf(m.Limit) {
 			resp.More = true
 			break
 		}
@@ -306,16 +296,8 @@ func (m *mirror) childrenLocked(path string) []string {
 // SetACL changes who may do what with a node.
 func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
-	for _, list := range []string{next.Read, next.Write, next.Change} {
-		if list == "" {
-			continue
-		}
-		if err := driver.CheckName(listsAt + list); err != nil {
-			return nil, refuse(cellv1.Reason_REASON_INVALID, "acl: %w", err)
-		}
-	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, f.may(m.Path, toAdminister), func() (_ *etcdserverpb.TxnRequest, err error) {
 		if shown, err = f.node(m.Path, m.Instance); err != nil {
 			return nil, err
 		}

@@ -161,7 +161,7 @@ func (all *principals) add(e *principalEntry, now time.Time) error {
 	if err := e.Limits.complete(); err != nil {
 		return err
 	}
-	p := &principal{name: e.Name, grants: e.Rights, limits: e.Limits}
+	p := &principal{name: e.Name, grants: e.Rights, limits: e.Limits, pace: newPace(e.Limits)}
 	all.byName[e.Name] = p
 	valid := 0
 	for _, t := range e.Tokens {
@@ -267,14 +267,6 @@ func (m *mirror) mayLocked(p *principal, name string, r right) bool {
 		return true
 	}
 	return m.listedLocked(m.aclLocked(name).list(r), p.name)
-}
-
-// mayAdminister reports whether the caller may do everything.
-func (f *front) mayAdminister(ctx context.Context) error {
-	if !callerOf(ctx).administers() {
-		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal does not administer the cell")
-	}
-	return nil
 }
 
 // listsAt is what the paths of lists begin with: a node below it names principals, one on each line.
