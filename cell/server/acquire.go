@@ -147,7 +147,7 @@ func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireRespon
 		return nil, err
 	}
 	key := layout.Key(a.Name, a.session.id, s.n)
-	txn := layout.Take(a.Name, requestFor(a.Name, a.Owner), key, a.text(), clientv3.LeaseID(leaseOf(a.session.id)), s.newest, 1)
+	txn := layout.Take(a.Name, requestFor(a.Name, a.Owner), key, a.text(false), 0, s.newest, 1)
 	txn.Compare = append(txn.Compare, exists(a.session.id))
 	resp, err := a.put(ctx, txn)
 	switch {
@@ -172,7 +172,6 @@ func (a *acquire) enter(ctx context.Context, s *situation) error {
 	if err := a.signOfLife(ctx); err != nil {
 		return err
 	}
-	places := clientv3.LeaseID(placeLeaseOf(a.session.id))
 	own := layout.Dir(a.Name) + a.session.id + "."
 	txn := &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{
@@ -180,12 +179,9 @@ func (a *acquire) enter(ctx context.Context, s *situation) error {
 			table.CompareCreated([]byte(tombstoneOf(a.Name, a.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
 			table.CompareCreated([]byte(own), []byte(clientv3.GetPrefixRangeEnd(own)), etcdserverpb.Compare_LESS, s.newestOf+1),
 		},
-		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(), places)},
+		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(true), 0)},
 	}
 	_, err := a.txn(ctx, txn)
-	if isLeaseNotFound(err) { // it is the session's first place
-		return a.grantLease(ctx, int64(places))
-	}
 	return ofStore(ctx, err)
 }
 
@@ -203,9 +199,9 @@ func (a *acquire) signOfLife(ctx context.Context) error {
 }
 
 // text is the value of the request's key.
-func (a *acquire) text() string {
+func (a *acquire) text(place bool) string {
 	v := layout.NewValue(&a.Request, a.session.id, time.Now().UnixMilli())
-	v.MinHold = int64((a.MinHold + time.Millisecond - 1) / time.Millisecond)
+	v.MinHold, v.Place = int64((a.MinHold+time.Millisecond-1)/time.Millisecond), place
 	return layout.Text(v)
 }
 
@@ -223,7 +219,7 @@ func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, e
 			if err := a.await(ctx, e); err != nil {
 				return nil, err
 			}
-			if err := a.own(ctx, a.session, []*entry{e}); err != nil {
+			if err := a.own(ctx, []*entry{e}); err != nil {
 				return nil, err
 			}
 		}
@@ -249,7 +245,7 @@ func (a *acquire) await(ctx context.Context, e *entry) error {
 			a.mirror.mu.Unlock()
 			return nil
 		}
-		answered, holder := e.answerChanLocked(), e.at.heldByLocked()
+		answered, holder, mod := e.answerChanLocked(), e.at.heldByLocked(), e.Mod
 		a.mirror.mu.Unlock()
 		select {
 		case <-answered:
@@ -261,7 +257,7 @@ func (a *acquire) await(ctx context.Context, e *entry) error {
 			return refuse(cellv1.Reason_REASON_UNCERTAIN, "this member is about to stop: make the same call at another")
 		case <-end.C:
 			// A place that has become a hold stays: the same call at another member may have told of the hold (P1).
-			done, err := a.remove(ctx, []removal{{entry: e, unused: true, place: true}})
+			done, err := a.remove(ctx, []removal{{entry: e, unused: true, place: mod}})
 			if err != nil {
 				return err
 			}

@@ -199,8 +199,8 @@ func (m *Member) forgetSessions(ctx context.Context) error {
 	return os.Remove(m.config.restoredFile())
 }
 
-// forgetAtOnce is how many keys are removed by one transaction. etcd admits 128 operations.
-const forgetAtOnce = 100
+// forgetAtOnce is how many keys are removed by one transaction, and the contents of each. etcd admits 128 operations.
+const forgetAtOnce = 60
 
 // forgetSome looks at some keys, and returns where to go on; nil: nowhere.
 func (m *Member) forgetSome(ctx context.Context, from []byte, upTo int64) (next []byte, err error) {
@@ -213,9 +213,14 @@ func (m *Member) forgetSome(ctx context.Context, from []byte, upTo int64) (next 
 	var same []*etcdserverpb.Compare
 	var ops []*etcdserverpb.RequestOp
 	for _, kv := range resp.Kvs {
-		if _, _, node := nodeOf(string(kv.Key)); kv.ModRevision <= upTo && (kv.Lease != 0 || !node) {
-			same = append(same, compareChanged(kv.Key, kv.ModRevision))
-			ops = append(ops, table.DeleteOp(kv.Key))
+		path, contents, node := nodeOf(string(kv.Key))
+		var rights acl
+		if node && (contents || json.Unmarshal(kv.Value, &rights) == nil && rights.Session == "") || kv.ModRevision > upTo {
+			continue
+		}
+		same = append(same, table.CompareChanged(kv.Key, kv.ModRevision))
+		if ops = append(ops, table.DeleteOp(kv.Key)); node {
+			ops = append(ops, table.DeleteOp([]byte(contentsAt+path)))
 		}
 	}
 	if len(ops) > 0 {

@@ -144,7 +144,7 @@ func notInRequestID(c rune) bool {
 }
 
 func checkSessionID(id string) error {
-	if leaseOf(id) == 0 {
+	if !isSessionID(id) {
 		return fmt.Errorf("%.80q is no session's: see the list of sessions", id)
 	}
 	return nil

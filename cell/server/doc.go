@@ -23,7 +23,6 @@
 //	principals.go who may do what; quota.go: how much, and how often
 //	refusal.go    why a call fails
 //
-// Locks are those of package etcdlock/table, in the same etcd: a key for each hold and each place,
-// on one of two leases of its session: that of its holds or, while it waits, that of its places. etcd never
-// ends them by itself: they only say what goes together. expiry.go says who ends them.
+// Locks are those of package etcdlock/table, in the same etcd: a key for each hold and each place. None is on a lease of
+// etcd's, so etcd never ends one by itself: expiry.go says who does.
 package server

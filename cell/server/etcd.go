@@ -220,16 +220,6 @@ func (f *failover) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdse
 	return once(ctx, f, f.store.Txn, r)
 }
 
-// LeaseGrant implements store.
-func (f *failover) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error) {
-	return once(ctx, f, f.store.LeaseGrant, r)
-}
-
-// LeaseRevoke implements store.
-func (f *failover) LeaseRevoke(ctx context.Context, r *etcdserverpb.LeaseRevokeRequest) (*etcdserverpb.LeaseRevokeResponse, error) {
-	return once(ctx, f, f.store.LeaseRevoke, r)
-}
-
 // Range implements store.
 func (f *failover) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
 	return again(ctx, f, f.store.Range, r)

@@ -132,13 +132,12 @@ func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
 
 // Put writes the contents of a node.
 func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutResponse, error) {
-	var lease clientv3.LeaseID
+	var s *session // nil: a node that is made stays
 	if m.Session != "" {
-		s, err := f.session(ctx, m.Session)
-		if err != nil {
+		var err error
+		if s, err = f.session(ctx, m.Session); err != nil {
 			return nil, err
 		}
-		lease = clientv3.LeaseID(leaseOf(s.id))
 	}
 	if err := f.hasSpace(); err != nil {
 		return nil, err
@@ -148,7 +147,7 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
 			return nil, err
 		}
-		txn, shown, err = f.write(ctx, m, lease)
+		txn, shown, err = f.write(ctx, m, s)
 		return txn, err
 	})
 	if err != nil {
@@ -164,7 +163,7 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 
 // write returns the transaction that writes a node, if it is as the mirror shows it, and the node as it is before; one
 // that is to be made has no numbers yet.
-func (f *front) write(ctx context.Context, m *cellv1.PutRequest, lease clientv3.LeaseID) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
+func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
 	key, contents := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path)
@@ -177,32 +176,27 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, lease clientv3.
 		return nil, nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
 	case there:
 		return &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{compareChanged(contents, n.contentsAt)},
-			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-				RequestPut: &etcdserverpb.PutRequest{Key: contents, Value: m.Contents, IgnoreLease: true},
-			}}},
+			Compare: []*etcdserverpb.Compare{table.CompareChanged(contents, n.contentsAt)},
+			Success: []*etcdserverpb.RequestOp{table.PutOp(contents, string(m.Contents), 0)},
 		}, f.mirror.showNodeLocked(n), nil
 	}
 	rights := f.mirror.aclLocked(parentOf(m.Path))
-	rights.By = principalOf(ctx)
+	rights.By, rights.Session = principalOf(ctx), ""
+	same := []*etcdserverpb.Compare{table.CompareChanged(key, 0)}
+	if s != nil {
+		if s.over {
+			return nil, nil, errSessionOver
+		}
+		rights.Session, same = s.id, append(same, exists(s.id))
+	}
 	inherited, err := json.Marshal(rights)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{compareChanged(key, 0)},
-		Success: []*etcdserverpb.RequestOp{
-			table.PutOp(key, string(inherited), lease), table.PutOp(contents, string(m.Contents), lease),
-		},
-	}, f.mirror.showNodeLocked(&node{path: m.Path, lease: int64(lease), acl: rights}), nil
-}
-
-// compareChanged compares the revision of a key's last change.
-func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
-	return &etcdserverpb.Compare{
-		Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_MOD, Key: key,
-		TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: rev},
-	}
+		Compare: same,
+		Success: []*etcdserverpb.RequestOp{table.PutOp(key, string(inherited), 0), table.PutOp(contents, string(m.Contents), 0)},
+	}, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
 }
 
 // Delete removes a node.
@@ -231,7 +225,7 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 	key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
 	return &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{
-			compareChanged(contents, n.contentsAt),
+			table.CompareChanged(contents, n.contentsAt),
 			table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
 		},
 		Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp(contents)},
@@ -305,7 +299,8 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 			return nil, refuse(cellv1.Reason_REASON_CHANGED, "the rights of %.80q are of another generation", m.Path)
 		}
 		f.mirror.mu.Lock()
-		next.By = f.mirror.aclLocked(m.Path).By // if the node has gone since, the transaction fails
+		was := f.mirror.aclLocked(m.Path) // if the node has gone since, the transaction fails
+		next.By, next.Session = was.By, was.Session
 		f.mirror.mu.Unlock()
 		text, err := json.Marshal(next)
 		return table.Change(nodesAt+m.Path, shown.AclGeneration, string(text)), err
@@ -318,8 +313,8 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 	return &cellv1.SetACLResponse{Node: shown}, nil
 }
 
-// Watch subscribes a session to what happens to a node. The subscription is a key on the session's lease,
-// so any member tells of it, and it goes with the session.
+// Watch subscribes a session to what happens to a node. The subscription is a key of the session, so any member
+// tells of it.
 func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.FilesWatchResponse, error) {
 	var want kinds
 	for _, k := range m.Kinds {
@@ -346,9 +341,15 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	key := watchesAt + s.id + "/" + m.Path
 	op := table.DeleteOp([]byte(key))
 	if want != 0 {
-		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), clientv3.LeaseID(leaseOf(s.id)))
+		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), 0)
 	}
-	if _, err := f.txn(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{op}}); err != nil {
+	resp, err := f.txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{exists(s.id)}, Success: []*etcdserverpb.RequestOp{op},
+	})
+	if err == nil && !resp.Succeeded {
+		err = errSessionOver
+	}
+	if err != nil {
 		return nil, ofStore(ctx, err)
 	}
 	shown, err := f.node(m.Path, 0)

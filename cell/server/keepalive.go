@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -114,7 +113,7 @@ func (k *keepAlive) signOfLife(ctx context.Context) error {
 	if places == 0 {
 		return nil
 	}
-	if err := k.own(ctx, s, claims); err != nil {
+	if err := k.own(ctx, claims); err != nil {
 		return err
 	}
 	taken, err := k.confirm(ctx, s, true)
@@ -126,13 +125,14 @@ func (k *keepAlive) signOfLife(ctx context.Context) error {
 }
 
 // own makes claims whole holds, which last as long as their session.
-func (f *front) own(ctx context.Context, s *session, claims []*entry) error {
+func (f *front) own(ctx context.Context, claims []*entry) error {
 	for some := range slices.Chunk(claims, removalsAtOnce) {
 		txn := &etcdserverpb.TxnRequest{}
 		f.mirror.mu.Lock()
 		for _, e := range some {
-			txn.Success = append(txn.Success, table.TxnOp(
-				table.Move(e.Key, e.Created, clientv3.LeaseID(placeLeaseOf(s.id)), clientv3.LeaseID(leaseOf(s.id)))))
+			v := e.Value
+			v.Place = false
+			txn.Success = append(txn.Success, table.TxnOp(table.Change(e.Key, e.Mod, layout.Text(v))))
 		}
 		f.mirror.mu.Unlock()
 		if _, err := f.txn(ctx, txn); err != nil {

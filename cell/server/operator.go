@@ -188,7 +188,7 @@ func (f *front) fenced(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcd
 	}
 	for {
 		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{compareChanged([]byte(needs.key), needs.changed)},
+			Compare: []*etcdserverpb.Compare{table.CompareChanged([]byte(needs.key), needs.changed)},
 			Success: []*etcdserverpb.RequestOp{table.TxnOp(req)},
 		})
 		if err != nil {

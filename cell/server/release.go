@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -88,7 +87,7 @@ type removal struct {
 	unused      bool          // there is no minimum hold
 	closed      time.Duration // for how long the name is to stay closed at least
 	tell        bool          // its client has not asked for it
-	place       bool          // not if it has become a whole hold, of which another member may have told by now (P1)
+	place       int64         // if not 0, only as changed last then, as a place: another member may have told of a whole hold (P1)
 }
 
 // removalsAtOnce is how many entries one transaction deletes.
@@ -148,10 +147,7 @@ func (f *front) removals(some []removal) []table.Removal {
 			continue
 		}
 		r.entry.released = !r.tell
-		k.Key, k.Created = r.entry.Key, r.entry.Created
-		if r.place {
-			k.Lease = clientv3.LeaseID(placeLeaseOf(sessionOf(k.Key)))
-		}
+		k.Key, k.Created, k.Mod = r.entry.Key, r.entry.Created, r.place
 		if left := max(f.minimumLeftLocked(r.entry), r.closed); left > 0 && !r.unused {
 			k.Closed = closedText(r.entry, left)
 		}
