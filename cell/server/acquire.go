@@ -34,9 +34,6 @@ func (l locks) Acquire(ctx context.Context, m *cellv1.AcquireRequest) (_ *cellv1
 	case !slots && (m.Slots != 0 || m.Permits != 0):
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "slots and permits are for MODE_SLOT")
 	}
-	if err := l.mayUse(ctx, m.Name, toWrite); err != nil {
-		return nil, err
-	}
 	if a.session, err = l.session(ctx, m.Session); err != nil {
 		return nil, err
 	}
@@ -106,9 +103,10 @@ var errOver = refuse(cellv1.Reason_REASON_NOT_HELD, "this request is over: it wa
 // nobody that it has the name already, before the mirror has caught up.
 func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
 	for synced := false; ; {
+		err := a.mayUse(ctx, a.Name, toWrite) // also when its place was withdrawn
 		s := a.look()
-		var err error
 		switch {
+		case err != nil:
 		case s.ended:
 			return nil, errSessionOver
 		case !synced && (s.own != nil || s.over || !s.free && (s.mismatch != nil || !a.waits())):

@@ -11,12 +11,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.uber.org/zap"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -30,46 +30,31 @@ import (
 // Its revisions begin far behind those of the backup, so that its tokens are larger than any that were
 // granted after the backup was made.
 
-// chunk is how much of a backup one message has, in bytes.
-const chunk = 256 << 10
-
 // Backup sends all that the cell has.
 func (c cell) Backup(ctx context.Context, _ *cellv1.BackupRequest, to *connect.ServerStream[cellv1.BackupResponse]) error {
 	// What was acknowledged before the call is in it, whichever member is asked.
 	if err := c.front.sync(ctx); err != nil {
 		return err
 	}
-	snapshot := c.etcd.Server.Backend().Snapshot()
-	r, w := io.Pipe()
-	var writing sync.WaitGroup
-	defer func() { // the snapshot must not be closed while it is read
-		r.Close()
-		writing.Wait()
-		snapshot.Close()
-	}()
-	writing.Go(func() {
-		hash := sha256.New()
-		_, err := snapshot.WriteTo(io.MultiWriter(w, hash))
-		if err == nil {
-			_, err = w.Write(hash.Sum(nil))
-		}
-		w.CloseWithError(err)
-	})
-	left, buffer := snapshot.Size()+sha256.Size, make([]byte, chunk)
-	for {
-		n, err := io.ReadFull(r, buffer)
-		if left -= int64(n); n > 0 {
-			if err := to.Send(&cellv1.BackupResponse{Chunk: buffer[:n], Left: left}); err != nil {
-				return err
-			}
-		}
-		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return nil
-		case err != nil:
-			return connect.NewError(connect.CodeInternal, errors.New("the backup could not be read"))
-		}
+	return v3rpc.NewMaintenanceServer(c.etcd.Server, nil).Snapshot(&etcdserverpb.SnapshotRequest{}, backupStream{ctx: ctx, to: to})
+}
+
+// backupStream sends on what etcd's snapshot sends.
+type backupStream struct {
+	etcdserverpb.Maintenance_SnapshotServer // nil: etcd calls nothing but these two
+	ctx                                     context.Context
+	to                                      *connect.ServerStream[cellv1.BackupResponse]
+}
+
+func (s backupStream) Context() context.Context { return s.ctx }
+
+// Send implements etcdserverpb.Maintenance_SnapshotServer.
+func (s backupStream) Send(r *etcdserverpb.SnapshotResponse) error {
+	left := int64(r.RemainingBytes)
+	if len(r.Blob) != sha256.Size { // all that is sent before the checksum is in pages
+		left += sha256.Size
 	}
+	return s.to.Send(&cellv1.BackupResponse{Chunk: r.Blob, Left: left})
 }
 
 // A restored cell begins at a revision that no cell before it has come to: neither that of the backup, nor

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -34,7 +35,7 @@ const expireAtOnce = 32
 type expired struct {
 	*session
 	places bool  // only the places are
-	over   bool  // it has ended, and something of it is left
+	over   bool  // it has ended, and something of it is left: whoever has ended it may have died
 	rev    int64 // of its home
 	same   []*etcdserverpb.Compare
 }
@@ -72,7 +73,7 @@ func (f *front) expired() (all []expired) {
 	for id, s := range f.mirror.ended {
 		if len(s.entries)+len(s.nodes)+len(s.watches) == 0 {
 			delete(f.mirror.ended, id)
-		} else if leads && now >= s.ended.Add(sweepEvery) {
+		} else if leads && now >= s.ended.Add(within) {
 			all = append(all, expired{session: s, over: true})
 		}
 	}
@@ -150,18 +151,17 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	return nil
 }
 
-// sweepEvery is how often the leader forgets what is old, and after what time it removes what a session has left that is over.
-// Whoever ends a session does that, unless it dies in between.
-const sweepEvery = 5 * time.Second
+// sweepEvery is how often the leader withdraws places whose principals have lost their rights, and forgets what is old.
+const sweepEvery = 2 * time.Second
 
-// sweep forgets what is old, until the member stops.
+// sweep does that until the member stops.
 func (f *front) sweep() {
 	f.each(sweepEvery, func() {
 		if !f.leads() {
 			return
 		}
-		if err := f.forgetOld(f.life); err != nil && f.life.Err() == nil {
-			f.log.Debug("what sessions and members have left is not removed yet", "error", err)
+		if err := errors.Join(f.withdraw(f.life), f.forgetOld(f.life)); err != nil && f.life.Err() == nil {
+			f.log.Debug("what is not to stay is not removed yet", "error", err)
 		}
 	})
 }

@@ -264,7 +264,7 @@ func TestExpiry(t *testing.T) {
 		if err := f.sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		f.advance(sweepEvery)
+		f.advance(within)
 		f.end(f.over(id))
 		f.expect(id, -1, -1, "P7: nobody else ends what is left")
 		f.expect(stays, 1, 1, "P1: it is not over")
@@ -282,7 +282,7 @@ func TestExpiry(t *testing.T) {
 		if err := f.sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		f.advance(sweepEvery)
+		f.advance(within)
 		f.end(f.over(id))
 		open := func() bool {
 			if err := errors.Join(f.openNames(t.Context()), f.sync(t.Context())); err != nil {
@@ -292,7 +292,7 @@ func TestExpiry(t *testing.T) {
 			defer f.mirror.mu.Unlock()
 			return f.mirror.nameLocked(name) == nil
 		}
-		if f.advance(time.Hour - sweepEvery - time.Second); open() {
+		if f.advance(time.Hour - within - time.Second); open() {
 			t.Error("P5: a name has opened before its minimum was over")
 		}
 		if f.advance(2 * time.Second); !open() {

@@ -93,30 +93,20 @@ type principals struct {
 
 // Bounds of the file of principals.
 const (
-	maxPrincipalsFile = 8 << 20 // bytes
-	maxPrincipalName  = 256     // bytes
-	tokensAtOnce      = 2       // of a principal, that have not expired
+	maxPrincipalName = 256 // bytes
+	tokensAtOnce     = 2   // of a principal, that have not expired
 )
 
 // readPrincipals returns the text of a file of principals.
 func readPrincipals(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(file)
 	if err != nil {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return nil, fmt.Errorf("%s: other users may write it (%v): run chmod go-w %s", file, info.Mode().Perm(), file)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxPrincipalsFile+1))
-	if err == nil && len(text) > maxPrincipalsFile {
-		err = fmt.Errorf("%s: more than %d bytes", file, maxPrincipalsFile)
-	}
-	return text, err
+	return os.ReadFile(file)
 }
 
 // parsePrincipals reads the text of a file of principals.
@@ -267,6 +257,24 @@ func (m *mirror) mayLocked(p *principal, name string, r right) bool {
 		return true
 	}
 	return m.listedLocked(m.aclLocked(name).list(r), p.name)
+}
+
+// withdraw takes places and claims away whose principals may not lock their names any more: a client that waits already
+// feels that, and hears that its place is lost. A whole hold stays.
+func (f *front) withdraw(ctx context.Context) error {
+	var all []removal
+	f.mirror.mu.Lock()
+	for _, s := range f.mirror.sessions {
+		p := f.guard.named(s.record.Principal)
+		for e := range s.entries {
+			if s.places > 0 && e.isPlace() && (p == nil || !f.mirror.mayLocked(p, e.at.name, toWrite)) {
+				all = append(all, removal{entry: e, unused: true, tell: true, place: e.Mod})
+			}
+		}
+	}
+	f.mirror.mu.Unlock()
+	_, err := f.remove(ctx, all)
+	return err
 }
 
 // listsAt is what the paths of lists begin with: a node below it names principals, one on each line.
