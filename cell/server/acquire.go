@@ -164,7 +164,10 @@ func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireRespon
 // session's own keys must be as the mirror shows them: the same request may be made at two members. A place behind
 // one of another kind, which came at the same moment, waits like any other.
 func (a *acquire) enter(ctx context.Context, s *situation) error {
-	if err := a.mayWait(ctx, a.Name); err != nil {
+	if n := s.holder.Queued; n >= maxWaiters {
+		return refuse(cellv1.Reason_REASON_QUOTA, "%d wait for %.80q: more are not right", n, a.Name)
+	}
+	if err := a.mayHave(ctx, callerOf(ctx), "locks", 1); err != nil {
 		return err
 	}
 	if err := a.signOfLife(ctx); err != nil {
@@ -233,10 +236,7 @@ func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, e
 // await parks the call until its place has become a hold, or its time is over. If the client goes
 // away meanwhile, the place stays for as long as places do: the client may ask again elsewhere.
 func (a *acquire) await(ctx context.Context, e *entry) error {
-	end := time.NewTimer(a.wait)
-	defer end.Stop()
-	sign := time.NewTicker(a.pulse)
-	defer sign.Stop()
+	end, sign := time.After(a.wait), time.Tick(a.pulse)
 	for {
 		a.mirror.mu.Lock()
 		if e.gone || e.holds {
@@ -247,13 +247,13 @@ func (a *acquire) await(ctx context.Context, e *entry) error {
 		a.mirror.mu.Unlock()
 		select {
 		case <-answered:
-		case <-sign.C:
+		case <-sign:
 			if err := a.signOfLife(ctx); err != nil {
 				return err
 			}
 		case <-a.stopping:
 			return refuse(cellv1.Reason_REASON_UNCERTAIN, "this member is about to stop: make the same call at another")
-		case <-end.C:
+		case <-end:
 			// A place that has become a hold stays: the same call at another member may have told of the hold (P1).
 			done, err := a.remove(ctx, []removal{{entry: e, unused: true, place: mod}})
 			if err != nil {

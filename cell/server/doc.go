@@ -9,13 +9,14 @@
 //
 //	member.go     a member starts, listens and stops
 //	etcd.go       its etcd, also when another member leads
-//	listen.go     its listener; gate.go: what each call comes through; guard.go: who calls
+//	listen.go     its listener; gate.go: what each call comes through; guard.go: who calls;
+//	              calls.go: how often which call may be made, and what its fields may be
 //	mirror.go     what etcd has, kept in memory by a watch: sessions, names, who holds them
 //	session.go    a session of the mirror, and what its parked call is told
 //	sessions.go   sessions are opened, closed, listed and killed
 //	keepalive.go  the parked call
 //	home.go       which member hears from a session's client, and that members live
-//	expiry.go     sessions and places end, and what closes a name after that
+//	expiry.go     sessions and places end, what they leave, and what closes a name after that
 //	acquire.go    a lock is taken, or a place in its queue
 //	release.go    locks are given back or changed, and requests withdrawn
 //	operator.go   what operators see, how they break a hold, and sequencers

@@ -35,7 +35,7 @@ const expireAtOnce = 32
 type expired struct {
 	*session
 	places bool  // only the places are
-	over   bool  // it has ended, and something of it is left: whoever has ended it may have died
+	left   bool  // it has ended, and something of it is left: whoever has ended it may have died
 	rev    int64 // of its home
 	same   []*etcdserverpb.Compare
 }
@@ -74,7 +74,7 @@ func (f *front) expired() (all []expired) {
 		if len(s.entries)+len(s.nodes)+len(s.watches) == 0 {
 			delete(f.mirror.ended, id)
 		} else if leads && now >= s.ended.Add(within) {
-			all = append(all, expired{session: s, over: true})
+			all = append(all, expired{session: s, left: true})
 		}
 	}
 	for _, s := range f.mirror.sessions {
@@ -113,7 +113,7 @@ func (f *front) endsLocked(s *session) (end, places driver.Instant) {
 // endExpired ends what is over, if it still is.
 func (f *front) endExpired(e expired) error {
 	switch {
-	case e.over: // what it has left its own member has not removed, and it may have been killed
+	case e.left: // it may have been killed
 		return f.clear(f.life, e.session, true)
 	case e.places:
 		return f.endPlaces(f.life, e)

@@ -71,11 +71,9 @@ func (f *front) note(ctx context.Context, what string, args ...any) {
 
 // each does something again and again, until the member stops.
 func (f *front) each(interval time.Duration, do func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(interval); ; {
 		select {
-		case <-tick.C:
+		case <-tick:
 			do()
 		case <-f.life.Done():
 			return

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -68,19 +67,16 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 		case next <= 0 || tell || k.now:
 			return k.answer(ctx, next <= 0 || k.now)
 		}
-		timer := time.NewTimer(next)
 		select {
-		case <-timer.C:
+		case <-time.After(next):
 		case <-st.news:
 		case <-superseded:
 		case <-k.stopping:
 			k.resp.MemberStopping = true
 			k.now = true
 		case <-ctx.Done():
-			timer.Stop()
 			return ended(ctx)
 		}
-		timer.Stop()
 		select {
 		case <-superseded: // a later call tells, also what this one may have been woken for
 			k.resp.Places = nil // no loss is told here
@@ -124,22 +120,26 @@ func (k *keepAlive) signOfLife(ctx context.Context) error {
 	return nil
 }
 
-// own makes claims whole holds, which last as long as their session.
+// own makes claims whole holds, which last as long as their session. A key that was changed at the same moment is read anew.
 func (f *front) own(ctx context.Context, claims []*entry) error {
-	for some := range slices.Chunk(claims, removalsAtOnce) {
+	for {
 		txn := &etcdserverpb.TxnRequest{}
 		f.mirror.mu.Lock()
-		for _, e := range some {
-			v := e.Value
-			v.Place = false
-			txn.Success = append(txn.Success, table.TxnOp(table.Change(e.Key, e.Mod, layout.Text(v))))
+		for _, c := range claims {
+			if e := f.mirror.entries[c.Key]; e != nil && e.Created == c.Created && e.isPlace() && len(txn.Success) < removalsAtOnce {
+				v := e.Value
+				v.Place = false
+				txn.Success = append(txn.Success, table.TxnOp(table.Change(e.Key, e.Mod, layout.Text(v))))
+			}
 		}
 		f.mirror.mu.Unlock()
+		if len(txn.Success) == 0 {
+			return nil
+		}
 		if _, err := f.txn(ctx, txn); err != nil {
 			return ofStore(ctx, err)
 		}
 	}
-	return nil
 }
 
 // next returns when the call is to be answered at the latest, and whether there is something to tell.

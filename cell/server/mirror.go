@@ -257,7 +257,8 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 					m.closesLocked(e, true)
 				}
 			case wasPlace && !e.isPlace():
-				e.session.usedLocked(e)
+				e.session.places--
+				e.session.tellLocked(e)
 			}
 			return
 		}
@@ -340,8 +341,8 @@ func (m *mirror) settleLocked(n *name, rev int64) {
 			e.holds, e.since = true, m.clock.Now()
 			e.answerLocked()
 			m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_ACQUIRED, true)
-			if e.session != nil {
-				e.session.grantedLocked(e)
+			if e.session != nil && e.isPlace() {
+				e.session.tellLocked(e)
 			}
 		}
 	}

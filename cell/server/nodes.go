@@ -55,6 +55,14 @@ type nodeChange struct {
 	contents bool
 }
 
+// changeOf returns what a revision has done to a node, from its first key on.
+func changeOf(changes map[string]*nodeChange, path string, was bool) *nodeChange {
+	if changes[path] == nil {
+		changes[path] = &nodeChange{was: was}
+	}
+	return changes[path]
+}
+
 // checksum returns the SHA-256 of contents.
 func checksum(contents []byte) string {
 	sum := sha256.Sum256(contents)
@@ -79,11 +87,7 @@ func parentOf(path string) string {
 func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChange) {
 	path, contents, _ := nodeOf(string(kv.Key))
 	n := m.nodeLocked(path)
-	c := changes[path]
-	if c == nil {
-		c = &nodeChange{was: n != nil && n.instance != 0}
-		changes[path] = c
-	}
+	c := changeOf(changes, path, n != nil && n.instance != 0)
 	if n != nil {
 		m.countLocked(n, -1)
 	} else {
@@ -112,11 +116,7 @@ func (m *mirror) deleteNodeLocked(key string, changes map[string]*nodeChange) {
 	if n == nil {
 		return
 	}
-	c := changes[path]
-	if c == nil {
-		c = &nodeChange{was: true}
-		changes[path] = c
-	}
+	c := changeOf(changes, path, true)
 	c.is = false
 	if n.acl.Session != "" {
 		delete(m.ownerLocked(n.acl.Session).nodes, path)

@@ -80,20 +80,6 @@ const (
 	maxWatches = 10_000
 )
 
-// mayWait reports whether the caller may take another place in the queue of a name.
-func (f *front) mayWait(ctx context.Context, text string) error {
-	f.mirror.mu.Lock()
-	waiters := 0
-	if n := f.mirror.nameLocked(text); n != nil {
-		waiters = n.waiters()
-	}
-	f.mirror.mu.Unlock()
-	if waiters >= maxWaiters {
-		return refuse(cellv1.Reason_REASON_QUOTA, "%d wait for %.80q: more are not right", waiters, text)
-	}
-	return f.mayHave(ctx, callerOf(ctx), "locks", 1)
-}
-
 // mayWatch reports whether a session may watch another node.
 func (f *front) mayWatch(s *session) error {
 	f.mirror.mu.Lock()

@@ -171,21 +171,8 @@ func (s *session) removeLocked(e *entry, why cellv1.Reason) {
 	}
 }
 
-// grantedLocked takes in that a place has become a hold. Of a hold that never was a place the call
-// of Acquire tells.
-func (s *session) grantedLocked(e *entry) {
-	if s.entries[e] && e.isPlace() {
-		s.tellLocked(e)
-	}
-}
-
-// usedLocked takes in that a claim has become a whole hold.
-func (s *session) usedLocked(e *entry) {
-	s.places--
-	s.tellLocked(e)
-}
-
-// tellLocked puts a grant into the stream. A call of Acquire may tell it too.
+// tellLocked puts a grant into the stream: a place has become a hold, or a claim a whole one. A call of Acquire may tell it
+// too. Of a hold that never was a place only that tells.
 func (s *session) tellLocked(e *entry) {
 	if s.stream != nil {
 		s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Granted{Granted: e.holdingLocked()}})
