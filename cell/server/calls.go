@@ -68,7 +68,8 @@ var bounds = map[string]bound{
 	"nonce": {most: 64}, "cursor": {most: 64}, "note": {most: 1024}, "contents": {most: 256 << 10},
 	"limit": {most: mostListed}, "locks": {least: 1, most: maxReleases}, "claims": {most: maxReleases},
 	"mode": {most: int64(cellv1.Mode_MODE_SLOT)}, "token": {most: table.MaxToken}, "tokens": {most: math.MaxInt32},
-	"ttl": {most: int64(24 * time.Hour)}, "lock_delay": {most: int64(10 * time.Minute)}, "min_hold": {most: int64(24 * time.Hour)},
+	"BreakRequest.token": {least: math.MinInt64, most: math.MaxInt64}, // nobody holds by a token that cannot be
+	"ttl":                {most: int64(24 * time.Hour)}, "lock_delay": {most: int64(10 * time.Minute)}, "min_hold": {most: int64(24 * time.Hour)},
 	"wait": {most: int64(time.Minute)}, // proxies cut what is silent for longer
 }
 

@@ -13,10 +13,10 @@
 //	              calls.go: how often which call may be made, and what its fields may be
 //	mirror.go     what etcd has, kept in memory by a watch: sessions, names, who holds them
 //	session.go    a session of the mirror, and what its parked call is told
-//	sessions.go   sessions are opened, closed, listed and killed
+//	sessions.go   sessions are opened, closed, listed and killed, and what they leave is removed
 //	keepalive.go  the parked call
 //	home.go       which member hears from a session's client, and that members live
-//	expiry.go     sessions and places end, what they leave, and what closes a name after that
+//	expiry.go     sessions and places end, and what closes a name after that
 //	acquire.go    a lock is taken, or a place in its queue
 //	release.go    locks are given back or changed, and requests withdrawn
 //	operator.go   what operators see, how they break a hold, and sequencers

@@ -80,8 +80,8 @@ func (f *front) mayUse(ctx context.Context, path string, r right) error {
 	return f.syncFor(ctx, path, r)
 }
 
-// syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If another member takes the right away, and then a secret is written, this member does not show the
-// secret.
+// syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
+// another member takes the right away, and then a secret is written, this member does not show the secret.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
 	if err := f.sync(ctx); err != nil {
 		return err

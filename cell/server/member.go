@@ -104,7 +104,8 @@ func (m *Member) follow(ctx context.Context) error {
 func (m *Member) serve(l net.Listener) {
 	mux := http.NewServeMux()
 	metrics := newMetrics(m)
-	options := connect.WithHandlerOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(metrics.count), connect.UnaryInterceptorFunc(checked)), connect.WithReadMaxBytes(maxRequest), rarelyCompressed)
+	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(maxRequest), rarelyCompressed,
+		connect.WithInterceptors(connect.UnaryInterceptorFunc(metrics.count), connect.UnaryInterceptorFunc(checked)))
 	mux.Handle(cellv1connect.NewSessionsHandler(sessions{m.front}, options))
 	mux.Handle(cellv1connect.NewLocksHandler(locks{m.front}, options))
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
