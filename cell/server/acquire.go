@@ -1,10 +1,7 @@
 package server
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,15 +14,6 @@ import (
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
-// Acquire takes a lock, or a place in its queue.
-func (l locks) Acquire(ctx context.Context, r *cellv1.AcquireRequest) (*cellv1.AcquireResponse, error) {
-	a, err := l.newAcquire(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return a.run(ctx)
-}
-
 // acquire is one call of Acquire.
 type acquire struct {
 	*front
@@ -35,22 +23,18 @@ type acquire struct {
 	wait      time.Duration  // for how long to be parked at most
 	queue     bool           // take a place and answer at once
 	confirmed driver.Instant // when the session's places were last confirmed by this call; 0: they were not
-	under     int64          // the revision of the session's home by then
 }
 
-// maxWait is how long a call is parked at most. Proxies cut what is silent for longer.
-const maxWait = time.Minute
-
-func (f *front) newAcquire(ctx context.Context, m *cellv1.AcquireRequest) (*acquire, error) {
-	a := &acquire{front: f, arrived: f.clock.Now(), wait: m.Wait.AsDuration(), queue: m.Queue}
-	if err := checkAcquire(m); err != nil {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
+// Acquire takes a lock, or a place in its queue.
+func (l locks) Acquire(ctx context.Context, m *cellv1.AcquireRequest) (_ *cellv1.AcquireResponse, err error) {
+	a := &acquire{front: l.front, arrived: l.clock.Now(), wait: m.Wait.AsDuration(), queue: m.Queue}
+	switch slots := m.Mode == cellv1.Mode_MODE_SLOT; {
+	case slots && (m.Slots < 1 || m.Permits < 0 || m.Permits > m.Slots):
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "%d of %d slots: between 1 and all of at least one are right", m.Permits, m.Slots)
+	case !slots && (m.Slots != 0 || m.Permits != 0):
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "slots and permits are for MODE_SLOT")
 	}
-	if err := f.mayUse(ctx, m.Name, toWrite); err != nil {
-		return nil, err
-	}
-	var err error
-	if a.session, err = f.session(ctx, m.Session); err != nil {
+	if a.session, err = l.session(ctx, m.Session); err != nil {
 		return nil, err
 	}
 	a.Request = driver.Request{
@@ -60,57 +44,7 @@ func (f *front) newAcquire(ctx context.Context, m *cellv1.AcquireRequest) (*acqu
 	if a.Mode == driver.Slot {
 		a.Slots, a.Permits = int(m.Slots), max(int(m.Permits), 1)
 	}
-	return a, nil
-}
-
-func checkAcquire(m *cellv1.AcquireRequest) error {
-	slots := m.Mode == cellv1.Mode_MODE_SLOT
-	switch {
-	case m.Mode < 0 || m.Mode > cellv1.Mode_MODE_SLOT:
-		return fmt.Errorf("mode %d is unknown", m.Mode)
-	case slots && (m.Slots < 1 || m.Permits < 0 || m.Permits > m.Slots):
-		return fmt.Errorf("%d of %d slots: between 1 and all of at least one are right", m.Permits, m.Slots)
-	case !slots && (m.Slots != 0 || m.Permits != 0):
-		return errors.New("slots and permits are for MODE_SLOT")
-	case m.Tokens < 0:
-		return fmt.Errorf("tokens: %d is negative", m.Tokens)
-	}
-	return cmp.Or(driver.CheckName(m.Name), checkDuration("wait", m.Wait, maxWait),
-		checkDuration("min_hold", m.MinHold, maxMinHold), checkNote(m.Note), checkRequestID(m.Request))
-}
-
-const (
-	maxNote    = 1024 // bytes
-	maxMinHold = 24 * time.Hour
-)
-
-func checkNote(note string) error {
-	if len(note) > maxNote {
-		return fmt.Errorf("note: %d bytes are too many: at most %d", len(note), maxNote)
-	}
-	return nil
-}
-
-func checkDuration(field string, d *durationpb.Duration, longest time.Duration) error {
-	switch v := d.AsDuration(); {
-	case d == nil:
-		return nil
-	case !d.IsValid() || v < 0 || v > longest:
-		return fmt.Errorf("%s: %v is not between 0 and %v", field, v, longest)
-	}
-	return nil
-}
-
-func checkRequestID(id string) error {
-	if len(id) > 64 {
-		return fmt.Errorf("request: %d bytes are too many: at most 64", len(id))
-	}
-	for _, c := range id {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("request: %q is not allowed: letters, digits, dots, dashes and underscores are", c)
-		}
-	}
-	return nil
+	return a.run(ctx)
 }
 
 // situation is what the mirror says of an acquire.
@@ -142,21 +76,13 @@ func (a *acquire) look() situation {
 		s.n++
 	}
 	s.free = n.admits(table.UseOf(&a.Request))
-	s.mismatch, s.holder = a.mismatchLocked(n), n.heldByLocked()
-	return s
-}
-
-// mismatchLocked returns why the request is for another kind of lock than what uses the name.
-func (a *acquire) mismatchLocked(n *name) error {
+	s.holder = n.heldByLocked()
 	for _, e := range n.entries {
-		if e.Value.Owner == a.Owner {
-			break // what came after it has been refused
-		}
 		if err := layout.Mismatch(&a.Request, []table.Entry{e.Entry}); err != nil {
-			return refuse(cellv1.Reason_REASON_MISMATCH, "%.80q: %w", a.Name, err)
+			s.mismatch = refuse(cellv1.Reason_REASON_MISMATCH, "%.80q: %w", a.Name, err)
 		}
 	}
-	return nil
+	return s
 }
 
 // heldByLocked says who is in the way.
@@ -177,9 +103,10 @@ var errOver = refuse(cellv1.Reason_REASON_NOT_HELD, "this request is over: it wa
 // nobody that it has the name already, before the mirror has caught up.
 func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
 	for synced := false; ; {
+		err := a.mayUse(ctx, a.Name, toWrite) // also when its place was withdrawn
 		s := a.look()
-		var err error
 		switch {
+		case err != nil:
 		case s.ended:
 			return nil, errSessionOver
 		case !synced && (s.own != nil || s.over || !s.free && (s.mismatch != nil || !a.waits())):
@@ -218,7 +145,7 @@ func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireRespon
 		return nil, err
 	}
 	key := layout.Key(a.Name, a.session.id, s.n)
-	txn := layout.Take(a.Name, requestFor(a.Name, a.Owner), key, a.text(), clientv3.LeaseID(leaseOf(a.session.id)), s.newest, 1)
+	txn := layout.Take(a.Name, requestFor(a.Name, a.Owner), key, a.text(false), 0, s.newest, 1)
 	txn.Compare = append(txn.Compare, exists(a.session.id))
 	resp, err := a.put(ctx, txn)
 	switch {
@@ -234,15 +161,18 @@ func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireRespon
 }
 
 // enter puts the key of a place. It is at the end of the queue wherever other keys come, so only the
-// session's own keys must be as the mirror shows them: the same request may be made at two members.
+// session's own keys must be as the mirror shows them: the same request may be made at two members. A place behind
+// one of another kind, which came at the same moment, waits like any other.
 func (a *acquire) enter(ctx context.Context, s *situation) error {
-	if err := a.mayWait(ctx, a.Name); err != nil {
+	if n := s.holder.Queued; n >= maxWaiters {
+		return refuse(cellv1.Reason_REASON_QUOTA, "%d wait for %.80q: more are not right", n, a.Name)
+	}
+	if err := a.mayHave(ctx, callerOf(ctx), "locks", 1); err != nil {
 		return err
 	}
-	if err := a.signOfLife(ctx, a.takeSign); err != nil {
+	if err := a.signOfLife(ctx); err != nil {
 		return err
 	}
-	places := clientv3.LeaseID(placeLeaseOf(a.session.id))
 	own := layout.Dir(a.Name) + a.session.id + "."
 	txn := &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{
@@ -250,57 +180,47 @@ func (a *acquire) enter(ctx context.Context, s *situation) error {
 			table.CompareCreated([]byte(tombstoneOf(a.Name, a.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
 			table.CompareCreated([]byte(own), []byte(clientv3.GetPrefixRangeEnd(own)), etcdserverpb.Compare_LESS, s.newestOf+1),
 		},
-		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(), places)},
+		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(true), 0)},
 	}
 	_, err := a.txn(ctx, txn)
-	if isLeaseNotFound(err) { // it is the session's first place
-		return a.grantLease(ctx, int64(places))
-	}
-	if !a.stands(a.session, sign{rev: a.under}) {
-		a.confirmed = 0 // the sign of life may not count
-	}
 	return ofStore(ctx, err)
 }
 
-// signOfLife gives that of the session's places, once in a while. One that takeSign takes counts if it still stands when
-// the mirror shows what is done next. With confirm the mirror shows what had become of the places before: a client whose
-// places had ended, and its claims with them, hears of the loss before it hears that places last.
-func (a *acquire) signOfLife(ctx context.Context, take func(context.Context, *session, bool) (sign, error)) error {
+// signOfLife gives that of the session's places, once in a while. The mirror shows what had become of the places before: a
+// client whose places had ended, and its claims with them, hears of the loss before it hears that places last.
+func (a *acquire) signOfLife(ctx context.Context) error {
 	if a.confirmed != 0 && a.clock.Now() < a.confirmed.Add(a.pulse/2) {
 		return nil
 	}
-	taken, err := take(ctx, a.session, true)
+	taken, err := a.confirm(ctx, a.session, true)
 	if err == nil {
-		a.confirmed, a.under = taken.at, taken.rev
+		a.confirmed = taken
 	}
 	return err
 }
 
 // text is the value of the request's key.
-func (a *acquire) text() string {
+func (a *acquire) text(place bool) string {
 	v := layout.NewValue(&a.Request, a.session.id, time.Now().UnixMilli())
-	v.MinHold = int64((a.MinHold + time.Millisecond - 1) / time.Millisecond)
+	v.MinHold, v.Place = int64((a.MinHold+time.Millisecond-1)/time.Millisecond), place
 	return layout.Text(v)
 }
 
 // has answers for an entry of the request, or waits for what becomes of it. It answers nothing if the
 // entry is gone: the request looks again then.
 func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, error) {
-	if err := a.checkPlace(ctx, e); err != nil {
-		return nil, err
-	}
 	a.mirror.mu.Lock()
 	place := e.isPlace()
 	a.mirror.mu.Unlock()
 	if place {
-		if err := a.signOfLife(ctx, a.confirm); err != nil {
+		if err := a.signOfLife(ctx); err != nil {
 			return nil, err
 		}
 		if !a.queue {
 			if err := a.await(ctx, e); err != nil {
 				return nil, err
 			}
-			if err := a.own(ctx, a.session, []*entry{e}); err != nil {
+			if err := a.own(ctx, []*entry{e}); err != nil {
 				return nil, err
 			}
 		}
@@ -313,60 +233,36 @@ func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, e
 	return a.answerLocked(e), nil
 }
 
-// checkPlace takes a place back that is of another kind than what was before it.
-func (a *acquire) checkPlace(ctx context.Context, e *entry) error {
-	a.mirror.mu.Lock()
-	mismatch := a.mismatchLocked(e.at)
-	holds := e.holds
-	a.mirror.mu.Unlock()
-	if mismatch == nil || holds {
-		return nil
-	}
-	if removed, err := a.giveUp(ctx, removal{entry: e, tombstone: true}); err != nil || !removed {
-		return err
-	}
-	return mismatch
-}
-
-// giveUp takes a place back, and reports whether it still was one. A place that has become a hold stays, because
-// the same call at another member may have told of the hold (P1).
-func (a *acquire) giveUp(ctx context.Context, r removal) (bool, error) {
-	r.unused, r.place = true, true
-	done, err := a.remove(ctx, []removal{r})
-	if err != nil || done[0] {
-		return err == nil, err
-	}
-	return false, ofStore(ctx, a.mirror.reach(ctx, a.written.Load()))
-}
-
 // await parks the call until its place has become a hold, or its time is over. If the client goes
 // away meanwhile, the place stays for as long as places do: the client may ask again elsewhere.
 func (a *acquire) await(ctx context.Context, e *entry) error {
-	end := time.NewTimer(a.wait)
-	defer end.Stop()
-	sign := time.NewTicker(a.pulse)
-	defer sign.Stop()
+	end, sign := time.After(a.wait), time.Tick(a.pulse)
 	for {
 		a.mirror.mu.Lock()
 		if e.gone || e.holds {
 			a.mirror.mu.Unlock()
 			return nil
 		}
-		answered, holder := e.answerChanLocked(), e.at.heldByLocked()
+		answered, holder, mod := e.answerChanLocked(), e.at.heldByLocked(), e.Mod
 		a.mirror.mu.Unlock()
 		select {
 		case <-answered:
-		case <-sign.C:
-			if err := a.signOfLife(ctx, a.takeSign); err != nil {
+		case <-sign:
+			if err := a.signOfLife(ctx); err != nil {
 				return err
 			}
 		case <-a.stopping:
 			return refuse(cellv1.Reason_REASON_UNCERTAIN, "this member is about to stop: make the same call at another")
-		case <-end.C:
-			if removed, err := a.giveUp(ctx, removal{entry: e}); err != nil || !removed {
+		case <-end:
+			// A place that has become a hold stays: the same call at another member may have told of the hold (P1).
+			done, err := a.remove(ctx, []removal{{entry: e, unused: true, place: mod}})
+			if err != nil {
 				return err
 			}
-			return held(a.Name, holder)
+			if done[0] {
+				return held(a.Name, holder)
+			}
+			return ofStore(ctx, a.mirror.reach(ctx, a.written.Load()))
 		case <-ctx.Done():
 			return ended(ctx)
 		}

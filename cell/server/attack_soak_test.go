@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -217,26 +216,20 @@ func TestDoesNotRead(t *testing.T) {
 			}
 		}
 	})
-	for what, path := range map[string]string{"HTTP/2 list": "Locks/List", "HTTP/2 inspect": "Locks/Inspect"} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			f := newFramer(t, connection(t, m), []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}) // nothing may be sent
-			body := []byte(`{}`)
-			if path == "Locks/Inspect" {
-				body = []byte(`{"name": "` + fmt.Sprintf("%0500d", 1) + `"}`)
-			}
-			if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.header("/holdfast.cell.v1." + path), EndHeaders: true}); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.WriteData(1, true, body); err != nil {
-				t.Fatal(err)
-			}
-			f.await(t, "the call is not cut", func(frame http2.Frame) bool {
-				r, ok := frame.(*http2.RSTStreamFrame)
-				return ok && r.StreamID == 1
-			})
+	t.Run("HTTP/2", func(t *testing.T) {
+		t.Parallel()
+		f := newFramer(t, connection(t, m), []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}) // nothing may be sent
+		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.header("/holdfast.cell.v1.Locks/List"), EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.WriteData(1, true, []byte(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+		f.await(t, "the call is not cut", func(frame http2.Frame) bool {
+			r, ok := frame.(*http2.RSTStreamFrame)
+			return ok && r.StreamID == 1
 		})
-	}
+	})
 	serves(t, m)
 }
 
@@ -286,43 +279,6 @@ func TestLargeRequests(t *testing.T) {
 		t.Errorf("a header of 64 KiB: %s", resp.Status)
 	}
 	serves(t, m)
-}
-
-// TestAnothersSession: the id of a session, which is no secret, is of no use without the secret, and the secret of none
-// to another principal.
-func TestAnothersSession(t *testing.T) {
-	p := newPeople(t)
-	owner, thief := p.add(t, "owner", grant{"", toWrite}), p.add(t, "thief", grant{"", toWrite})
-	m := startWith(t, func(c *Config) { c.Principals = p.file })
-	a, b := dialAs(http.DefaultClient, "http://"+m.Addr(), owner), dialAs(http.DefaultClient, "http://"+m.Addr(), thief)
-	s := a.open(t, 30*time.Second)
-	got := a.take(t, s, "job", nil)
-	id, secret, _ := strings.Cut(s, ".")
-	own, _, _ := strings.Cut(b.open(t, 30*time.Second), ".")
-	for what, c := range map[string]struct {
-		by   api
-		text string
-	}{
-		"another principal": {b, s}, "another secret": {a, id + "." + newSecret()}, "a part of the secret": {a, id + "." + secret[:len(secret)-1]},
-		"the secret of another session": {b, own + "." + secret},
-	} {
-		for call, err := range map[string]error{
-			"keep alive": second(c.by.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: c.text, Now: true})),
-			"acquire":    second(c.by.acquire(t, c.text, "other", nil)),
-			"release":    second(c.by.Release(t.Context(), &cellv1.ReleaseRequest{Session: c.text, Locks: []*cellv1.Release{{Name: "job", Token: got.Token}}})),
-			"downgrade":  second(c.by.Downgrade(t.Context(), &cellv1.DowngradeRequest{Session: c.text, Name: "job"})),
-			"note":       second(c.by.SetNote(t.Context(), &cellv1.SetNoteRequest{Session: c.text, Name: "job"})),
-			"put":        second(c.by.files.Put(t.Context(), &cellv1.PutRequest{Path: "p", Session: c.text})),
-			"close":      second(c.by.Close(t.Context(), &cellv1.CloseRequest{Session: c.text})),
-		} {
-			if reasonOf(err) != cellv1.Reason_REASON_NOT_YOURS || connect.CodeOf(err) != connect.CodePermissionDenied {
-				t.Errorf("%s: %s: %v", what, call, err)
-			}
-		}
-	}
-	if l := a.show(t, "job"); len(l.Holders) != 1 || l.Holders[0].Token != got.Token {
-		t.Errorf("the owner's hold is %v", l)
-	}
 }
 
 // TestSequencerHeader: a call that carries a sequencer is done only if its hold stands, and one that is forged is of
@@ -377,54 +333,21 @@ func TestSequencerHeader(t *testing.T) {
 	}
 }
 
-// TestFenced: the hold ends after a call with its sequencer was let in. The call writes nothing all the same.
-func TestFenced(t *testing.T) {
-	m := start(t)
-	a := dial(m)
-	s := a.open(t, 30*time.Second)
-	got := a.take(t, s, "job", nil)
-	who := context.WithValue(t.Context(), callerKey{}, anybody)
-	f, err := m.front.checkSequencer(who, got.Sequencer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	within := context.WithValue(who, fenceKey{}, f)
-	put := func() error {
-		_, err := files{m.front}.Put(within, &cellv1.PutRequest{Path: "out", Contents: []byte("x")})
-		return err
-	}
-	if err := put(); err != nil {
-		t.Fatal(err)
-	}
-	a.release(t, s, &cellv1.Release{Name: "job", Token: got.Token})
-	again := a.take(t, s, "job", nil) // the same request, the same key: another hold
-	for what, err := range map[string]error{
-		"put":     put(),
-		"acquire": second(locks{m.front}.Acquire(within, &cellv1.AcquireRequest{Session: s, Name: "n"})),
-		"release": second(locks{m.front}.Release(within, &cellv1.ReleaseRequest{Session: s, Locks: []*cellv1.Release{{Name: "job", Token: again.Token}}})),
-		"open":    second(sessions{m.front}.Open(within, &cellv1.OpenRequest{})),
-	} {
-		if reasonOf(err) != cellv1.Reason_REASON_STALE {
-			t.Errorf("%s with a sequencer that has become stale: %v", what, err)
-		}
-	}
-}
-
-// limited starts a member, and returns a client of a principal with these limits.
-func limited(t *testing.T, l limits) api {
+// limited starts a member, and returns clients of a principal with these limits, and of one with the usual ones.
+func limited(t *testing.T, l limits) (m *Member, a, other api) {
 	t.Helper()
 	p := newPeople(t)
-	token := p.add(t, "limited", grant{"", toWrite})
+	small, usual := p.add(t, "limited", grant{"", toWrite}), p.add(t, "other", grant{"", toWrite})
 	p.all["limited"].Limits = l
 	p.write(t)
-	m := startWith(t, func(c *Config) { c.Principals = p.file })
-	return dialAs(http.DefaultClient, "http://"+m.Addr(), token)
+	m = startWith(t, func(c *Config) { c.Principals = p.file })
+	return m, dialAs(http.DefaultClient, "http://"+m.Addr(), small), dialAs(http.DefaultClient, "http://"+m.Addr(), usual)
 }
 
 // TestQuotaOfClosedNames: a name that a minimum hold keeps closed counts once, while it is held and afterwards,
 // until it opens. TestMirrorFollows holds the count against that of a member that reads all anew.
 func TestQuotaOfClosedNames(t *testing.T) {
-	a := limited(t, limits{"locks": 3})
+	_, a, _ := limited(t, limits{"locks": 3})
 	ask := func(session, name string, minimum time.Duration) (*cellv1.AcquireResponse, error) {
 		return a.acquire(t, session, name, func(m *cellv1.AcquireRequest) { m.MinHold = durationpb.New(minimum) })
 	}
@@ -471,12 +394,7 @@ func TestQuotaOfClosedNames(t *testing.T) {
 
 // TestQuotas: a principal has no more than it may have, and others are none the worse.
 func TestQuotas(t *testing.T) {
-	p := newPeople(t)
-	small, other := p.add(t, "small", grant{"", toWrite}), p.add(t, "other", grant{"", toWrite})
-	p.all["small"].Limits = limits{"sessions": 3, "locks": 4, "nodes": 2, "bytes": 10}
-	p.write(t)
-	m := startWith(t, func(c *Config) { c.Principals = p.file })
-	a, b := dialAs(http.DefaultClient, "http://"+m.Addr(), small), dialAs(http.DefaultClient, "http://"+m.Addr(), other)
+	_, a, b := limited(t, limits{"sessions": 3, "locks": 4, "nodes": 2, "bytes": 10})
 	quota := func(what string, err error) {
 		t.Helper()
 		if reasonOf(err) != cellv1.Reason_REASON_QUOTA || connect.CodeOf(err) != connect.CodeResourceExhausted {
@@ -533,12 +451,7 @@ func TestQuotas(t *testing.T) {
 // TestLanes: a principal that calls too often is refused, and keeps its sessions and gives back its locks all the
 // same; another principal notices nothing.
 func TestLanes(t *testing.T) {
-	p := newPeople(t)
-	busy, other := p.add(t, "busy", grant{"", toWrite}), p.add(t, "other", grant{"", toWrite})
-	p.all["busy"].Limits = limits{"requests": 5, "sessions": 10}
-	p.write(t)
-	m := startWith(t, func(c *Config) { c.Principals = p.file })
-	a, b := dialAs(http.DefaultClient, "http://"+m.Addr(), busy), dialAs(http.DefaultClient, "http://"+m.Addr(), other)
+	_, a, b := limited(t, limits{"requests": 5, "sessions": 10})
 	s := a.open(t, 30*time.Second)
 	got := a.take(t, s, "job", nil)
 	refused := 0
@@ -568,11 +481,7 @@ func TestLanes(t *testing.T) {
 
 // TestTombstonesAreBounded: who withdraws requests that were never made leaves no more than its pace allows.
 func TestTombstonesAreBounded(t *testing.T) {
-	p := newPeople(t)
-	user := p.add(t, "user", grant{"", toWrite})
-	p.all["user"].Limits = limits{"requests": 20, "sessions": 10}
-	p.write(t)
-	m := startWith(t, func(c *Config) { c.Principals = p.file })
+	m, b, _ := limited(t, limits{"requests": 20, "sessions": 10})
 	tombstones := func() int {
 		m.front.mirror.mu.Lock()
 		defer m.front.mirror.mu.Unlock()
@@ -586,7 +495,6 @@ func TestTombstonesAreBounded(t *testing.T) {
 		}
 		return all
 	}
-	b := dialAs(http.DefaultClient, "http://"+m.Addr(), user)
 	s := b.open(t, 30*time.Second)
 	got := b.take(t, s, "mine", nil)
 	mine := &cellv1.Release{Name: "mine", Token: got.Token}
@@ -602,35 +510,6 @@ func TestTombstonesAreBounded(t *testing.T) {
 	if n := tombstones(); n != 20 {
 		t.Errorf("%d tombstones, 20 are right", n)
 	}
-}
-
-// TestManyCallsUnderWay: a principal has no more calls parked than it may have.
-func TestManyCallsUnderWay(t *testing.T) {
-	a := limited(t, limits{"calls": 3})
-	session := a.open(t, 10*time.Minute)
-	a.take(t, session, "n", nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	var parked sync.WaitGroup
-	for i := range 3 {
-		parked.Go(func() {
-			park := func() (*cellv1.AcquireResponse, error) {
-				return a.LocksClient.Acquire(ctx, &cellv1.AcquireRequest{
-					Session: session, Name: "n", Request: fmt.Sprint("waits", i), Wait: durationpb.New(time.Minute),
-				})
-			}
-			r, err := park()
-			for reasonOf(err) == cellv1.Reason_REASON_QUOTA { // the first call, which is answered, has not ended yet
-				r, err = park()
-			}
-			if ctx.Err() == nil {
-				t.Errorf("a call was not parked: %v, %v", r, err)
-			}
-		})
-	}
-	soon(t, "a fourth call is let in", func() bool { return reasonOf(a.status(t)) == cellv1.Reason_REASON_QUOTA })
-	cancel()
-	parked.Wait()
-	soon(t, "no call is let in when the others have ended", func() bool { return a.status(t) == nil })
 }
 
 // TestCrowd: there are no more connections than there may be, and one that has ended makes room.

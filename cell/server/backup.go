@@ -11,12 +11,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.uber.org/zap"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -30,49 +30,31 @@ import (
 // Its revisions begin far behind those of the backup, so that its tokens are larger than any that were
 // granted after the backup was made.
 
-// chunk is how much of a backup one message has, in bytes.
-const chunk = 256 << 10
-
 // Backup sends all that the cell has.
 func (c cell) Backup(ctx context.Context, _ *cellv1.BackupRequest, to *connect.ServerStream[cellv1.BackupResponse]) error {
-	if err := c.front.mayAdminister(ctx); err != nil {
-		return err
-	}
 	// What was acknowledged before the call is in it, whichever member is asked.
 	if err := c.front.sync(ctx); err != nil {
 		return err
 	}
-	snapshot := c.etcd.Server.Backend().Snapshot()
-	r, w := io.Pipe()
-	var writing sync.WaitGroup
-	defer func() { // the snapshot must not be closed while it is read
-		r.Close()
-		writing.Wait()
-		snapshot.Close()
-	}()
-	writing.Go(func() {
-		hash := sha256.New()
-		_, err := snapshot.WriteTo(io.MultiWriter(w, hash))
-		if err == nil {
-			_, err = w.Write(hash.Sum(nil))
-		}
-		w.CloseWithError(err)
-	})
-	left, buffer := snapshot.Size()+sha256.Size, make([]byte, chunk)
-	for {
-		n, err := io.ReadFull(r, buffer)
-		if left -= int64(n); n > 0 {
-			if err := to.Send(&cellv1.BackupResponse{Chunk: buffer[:n], Left: left}); err != nil {
-				return err
-			}
-		}
-		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return nil
-		case err != nil:
-			return connect.NewError(connect.CodeInternal, errors.New("the backup could not be read"))
-		}
+	return v3rpc.NewMaintenanceServer(c.etcd.Server, nil).Snapshot(&etcdserverpb.SnapshotRequest{}, backupStream{ctx: ctx, to: to})
+}
+
+// backupStream sends on what etcd's snapshot sends.
+type backupStream struct {
+	etcdserverpb.Maintenance_SnapshotServer // nil: etcd calls nothing but these two
+	ctx                                     context.Context
+	to                                      *connect.ServerStream[cellv1.BackupResponse]
+}
+
+func (s backupStream) Context() context.Context { return s.ctx }
+
+// Send implements etcdserverpb.Maintenance_SnapshotServer.
+func (s backupStream) Send(r *etcdserverpb.SnapshotResponse) error {
+	left := int64(r.RemainingBytes)
+	if len(r.Blob) != sha256.Size { // all that is sent before the checksum is in pages
+		left += sha256.Size
 	}
+	return s.to.Send(&cellv1.BackupResponse{Chunk: r.Blob, Left: left})
 }
 
 // A restored cell begins at a revision that no cell before it has come to: neither that of the backup, nor
@@ -202,8 +184,8 @@ func (m *Member) forgetSessions(ctx context.Context) error {
 	return os.Remove(m.config.restoredFile())
 }
 
-// forgetAtOnce is how many keys are removed by one transaction. etcd admits 128 operations.
-const forgetAtOnce = 100
+// forgetAtOnce is how many keys are removed by one transaction, and the contents of each. etcd admits 128 operations.
+const forgetAtOnce = 60
 
 // forgetSome looks at some keys, and returns where to go on; nil: nowhere.
 func (m *Member) forgetSome(ctx context.Context, from []byte, upTo int64) (next []byte, err error) {
@@ -216,9 +198,14 @@ func (m *Member) forgetSome(ctx context.Context, from []byte, upTo int64) (next 
 	var same []*etcdserverpb.Compare
 	var ops []*etcdserverpb.RequestOp
 	for _, kv := range resp.Kvs {
-		if _, _, node := nodeOf(string(kv.Key)); kv.ModRevision <= upTo && (kv.Lease != 0 || !node) {
-			same = append(same, compareChanged(kv.Key, kv.ModRevision))
-			ops = append(ops, table.DeleteOp(kv.Key))
+		path, contents, node := nodeOf(string(kv.Key))
+		var rights acl
+		if node && (contents || json.Unmarshal(kv.Value, &rights) == nil && rights.Session == "") || kv.ModRevision > upTo {
+			continue
+		}
+		same = append(same, table.CompareChanged(kv.Key, kv.ModRevision))
+		if ops = append(ops, table.DeleteOp(kv.Key)); node {
+			ops = append(ops, table.DeleteOp([]byte(contentsAt+path)))
 		}
 	}
 	if len(ops) > 0 {

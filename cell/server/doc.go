@@ -9,10 +9,11 @@
 //
 //	member.go     a member starts, listens and stops
 //	etcd.go       its etcd, also when another member leads
-//	listen.go     its listener; gate.go: what each call comes through; guard.go: who calls
+//	listen.go     its listener; gate.go: what each call comes through; guard.go: who calls;
+//	              calls.go: how often which call may be made, and what its fields may be
 //	mirror.go     what etcd has, kept in memory by a watch: sessions, names, who holds them
 //	session.go    a session of the mirror, and what its parked call is told
-//	sessions.go   sessions are opened, closed, listed and killed
+//	sessions.go   sessions are opened, closed, listed and killed, and what they leave is removed
 //	keepalive.go  the parked call
 //	home.go       which member hears from a session's client, and that members live
 //	expiry.go     sessions and places end, and what closes a name after that
@@ -23,7 +24,6 @@
 //	principals.go who may do what; quota.go: how much, and how often
 //	refusal.go    why a call fails
 //
-// Locks are those of package etcdlock/table, in the same etcd: a key for each hold and each place,
-// on one of two leases of its session: that of its holds or, while it waits, that of its places. etcd never
-// ends them by itself: they only say what goes together. expiry.go says who ends them.
+// Locks are those of package etcdlock/table, in the same etcd: a key for each hold and each place. None is on a lease of
+// etcd's, so etcd never ends one by itself: expiry.go says who does.
 package server

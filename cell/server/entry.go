@@ -25,7 +25,7 @@ type name struct {
 type entry struct {
 	table.Entry
 	at       *name
-	session  *session // nil: it is not of a session
+	session  *session // nil: it closes its name
 	holds    bool
 	since    driver.Instant // when this member has learnt that it holds, or closes the name
 	gone     bool
@@ -54,8 +54,8 @@ func (e *entry) request() string {
 	return request
 }
 
-// isPlace reports whether an entry is on the lease of places: it waits, or is a claim.
-func (e *entry) isPlace() bool { return e.Lease == placeLeaseOf(sessionOf(e.Key)) }
+// isPlace reports whether an entry waits, or is a claim: its client has not begun to use it.
+func (e *entry) isPlace() bool { return e.Value.Place }
 
 // aheadLocked returns how many entries are before it.
 func (e *entry) aheadLocked() int { return max(slices.Index(e.at.entries, e), 0) }

@@ -86,6 +86,9 @@ func etcdConfig(c *Config, stopping *atomic.Bool) *embed.Config {
 	e.TickMs, e.ElectionMs = uint(c.Heartbeat/time.Millisecond), uint(c.Election/time.Millisecond)
 	e.QuotaBackendBytes = backendQuota
 	e.BootstrapDefragThresholdMegabytes = 64 // a member that starts makes its file small
+	// History of keys is kept for members that were cut off for a moment, and no longer: etcd visits all of it when it reads
+	// the keys of a name.
+	e.AutoCompactionMode, e.AutoCompactionRetention = embed.CompactorModePeriodic, "5s"
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(c.Log, stopping))
 	socket := url.URL{Scheme: "unix", Host: c.socket()}
 	e.ListenClientUrls, e.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
@@ -188,54 +191,47 @@ func (f *failover) watch(life context.Context) {
 	}
 }
 
-// once makes a request that may have been done when it fails.
-func once[Req, Resp any](ctx context.Context, f *failover, do func(context.Context, Req) (Resp, error), r Req) (Resp, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// bounded returns the context of a request that is given up in time, and what says whether that was because another member
+// leads now.
+func (f *failover) bounded(ctx context.Context) (_ context.Context, end func(error) error) {
 	ctx, stop := context.WithTimeout(ctx, within)
-	defer stop()
-	defer context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })()
-	resp, err := do(ctx, r)
-	if err != nil && context.Cause(ctx) == errLeaderGone {
-		err = errLeaderGone
-	}
-	return resp, err
-}
-
-// again makes a request that changes nothing, or the same as before, until it is not the leader's end that it
-// fails by.
-func again[Req, Resp any](ctx context.Context, f *failover, do func(context.Context, Req) (Resp, error), r Req) (Resp, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for {
-		resp, err := once(ctx, f, do, r)
-		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil {
-			return resp, err
+	ctx, cancel := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })
+	return ctx, func(err error) error {
+		if err != nil && context.Cause(ctx) == errLeaderGone {
+			err = errLeaderGone
 		}
+		forget()
+		cancel(nil)
+		stop()
+		return err
 	}
 }
 
-// Txn implements store.
+// Txn implements store. What fails may have been done.
 func (f *failover) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	return once(ctx, f, f.store.Txn, r)
-}
-
-// LeaseGrant implements store.
-func (f *failover) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error) {
-	return once(ctx, f, f.store.LeaseGrant, r)
-}
-
-// LeaseRevoke implements store.
-func (f *failover) LeaseRevoke(ctx context.Context, r *etcdserverpb.LeaseRevokeRequest) (*etcdserverpb.LeaseRevokeResponse, error) {
-	return once(ctx, f, f.store.LeaseRevoke, r)
+	ctx, end := f.bounded(ctx)
+	resp, err := f.store.Txn(ctx, r)
+	return resp, end(err)
 }
 
 // Range implements store.
 func (f *failover) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
-	return again(ctx, f, f.store.Range, r)
+	ctx, end := f.bounded(ctx)
+	resp, err := f.store.Range(ctx, r)
+	return resp, end(err)
 }
 
-// Reached implements store.
+// Reached implements store. It asks again when the leader's end is what it fails by.
 func (f *failover) Reached(ctx context.Context) (int64, error) {
-	return again(ctx, f, func(ctx context.Context, _ struct{}) (int64, error) { return f.store.Reached(ctx) }, struct{}{})
+	ctx, stop := context.WithTimeout(ctx, within)
+	defer stop()
+	for {
+		asking, end := f.bounded(ctx)
+		rev, err := f.store.Reached(asking)
+		err = end(err)
+		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil {
+			return rev, err
+		}
+	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
-// The leases of a session are never over by themselves: etcd's leader keeps the time of leases in its memory, and one that
-// was stopped takes all of them for expired when it goes on, though their clients have come to its successor meanwhile;
-// what it does then reaches the successor. So a session, and its places, are ended by a transaction, which proves that
-// nobody can have heard from the client (P1). There are two that know that:
+// A session has no lease of etcd's: etcd's leader keeps the time of leases in its memory, and one that was stopped takes all
+// of them for expired when it goes on, though their clients have come to its successor meanwhile; what it does then reaches
+// the successor. So a session, and its places, are ended by a transaction, which proves that nobody can have heard from the
+// client (P1). There are two that know that:
 //
 //   - The home knows when it has last heard from the client. The transaction compares that it still is the home.
 //   - Any member knows that the home is silent: it has seen neither that the home has changed nor that the home told that it
@@ -35,6 +35,7 @@ const expireAtOnce = 32
 type expired struct {
 	*session
 	places bool  // only the places are
+	left   bool  // it has ended, and something of it is left: whoever has ended it may have died
 	rev    int64 // of its home
 	same   []*etcdserverpb.Compare
 }
@@ -69,6 +70,13 @@ func (f *front) expired() (all []expired) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
 	now := f.clock.Now()
+	for id, s := range f.mirror.ended {
+		if len(s.entries)+len(s.nodes)+len(s.watches) == 0 {
+			delete(f.mirror.ended, id)
+		} else if leads && now >= s.ended.Add(within) {
+			all = append(all, expired{session: s, left: true})
+		}
+	}
 	for _, s := range f.mirror.sessions {
 		mine := s.home.process == f.aliveness.process
 		if !mine && !leads {
@@ -81,9 +89,9 @@ func (f *front) expired() (all []expired) {
 		}
 		s.home.ending = s.home.ending || mine
 		e := expired{session: s, places: now < end, rev: s.home.rev}
-		e.same = append(e.same, compareChanged([]byte(homesAt+s.id), e.rev))
+		e.same = append(e.same, table.CompareChanged([]byte(homesAt+s.id), e.rev))
 		if !mine {
-			e.same = append(e.same, compareChanged([]byte(aliveAt+s.home.process), f.mirror.alive[s.home.process].rev))
+			e.same = append(e.same, table.CompareChanged([]byte(aliveAt+s.home.process), f.mirror.alive[s.home.process].rev))
 		}
 		all = append(all, e)
 	}
@@ -104,20 +112,13 @@ func (f *front) endsLocked(s *session) (end, places driver.Instant) {
 
 // endExpired ends what is over, if it still is.
 func (f *front) endExpired(e expired) error {
-	if e.places {
+	switch {
+	case e.left: // it may have been killed
+		return f.clear(f.life, e.session, true)
+	case e.places:
 		return f.endPlaces(f.life, e)
 	}
-	resp, err := f.store.Txn(f.life, &etcdserverpb.TxnRequest{Compare: e.same, Success: forget(e.id)})
-	if err != nil || !resp.Succeeded {
-		return err
-	}
-	f.log.Debug("a session has expired", "session", e.id)
-	return f.endLeases(f.life, e.session, resp.Header.Revision, false)
-}
-
-// forget deletes the keys that say that there is a session.
-func forget(id string) []*etcdserverpb.RequestOp {
-	return []*etcdserverpb.RequestOp{table.DeleteOp([]byte(sessionsAt + id)), table.DeleteOp([]byte(homesAt + id))}
+	return f.end(f.life, e.session, e.same, false)
 }
 
 // endPlaces takes the places and claims of a session away, and then lets its home take signs of life again.
@@ -126,17 +127,13 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	f.mirror.mu.Lock()
 	for entry := range e.entries {
 		if entry.isPlace() {
-			all = append(all, removal{entry: entry, unused: true, tell: true, place: true})
+			all = append(all, removal{entry: entry, unused: true, tell: true, place: entry.Mod})
 		}
 	}
 	f.mirror.mu.Unlock()
 	for some := range slices.Chunk(all, removalsAtOnce) {
-		keys, _ := f.removals(some)
-		if len(keys) == 0 {
-			continue
-		}
 		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: e.same, Success: []*etcdserverpb.RequestOp{table.TxnOp(table.Remove(keys, 0))},
+			Compare: e.same, Success: []*etcdserverpb.RequestOp{table.TxnOp(table.Remove(f.removals(some), 0))},
 		})
 		if err != nil || !resp.Succeeded {
 			return err
@@ -154,86 +151,19 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	return nil
 }
 
-// forever is how long the leases of sessions last for etcd, in seconds: longer than any member runs.
-const forever = 1 << 32
+// sweepEvery is how often the leader withdraws places whose principals have lost their rights, and forgets what is old.
+const sweepEvery = 2 * time.Second
 
-// endLeases ends the leases of a session that is over since a revision, and so what it has.
-func (f *front) endLeases(ctx context.Context, s *session, since int64, killed bool) error {
-	if err := f.mirror.reach(ctx, since); err != nil {
-		return ofStore(ctx, err)
-	}
-	if err := f.closeNames(ctx, s, killed); err != nil {
-		return err
-	}
-	f.mirror.mu.Lock()
-	placed := s.placed
-	f.mirror.mu.Unlock()
-	if placed {
-		if err := f.endLease(ctx, placeLeaseOf(s.id)); err != nil {
-			return err
-		}
-	}
-	return f.endLease(ctx, leaseOf(s.id))
-}
-
-func (f *front) endLease(ctx context.Context, id int64) error {
-	_, err := f.store.LeaseRevoke(ctx, &etcdserverpb.LeaseRevokeRequest{ID: id})
-	if err != nil && !isLeaseNotFound(err) {
-		return ofStore(ctx, err)
-	}
-	return nil
-}
-
-// sweepEvery is how often the leader looks for leases of sessions that are over. Whoever ends a session ends them too,
-// unless it dies in between, or has not seen a place.
-const sweepEvery = 5 * time.Second
-
-// sweep ends such leases, and forgets what is old, until the member stops.
+// sweep does that until the member stops.
 func (f *front) sweep() {
 	f.each(sweepEvery, func() {
 		if !f.leads() {
 			return
 		}
-		if err := errors.Join(f.sweepOnce(f.life), f.forgetOld(f.life)); err != nil && f.life.Err() == nil {
-			f.log.Debug("what sessions and members have left is not removed yet", "error", err)
+		if err := errors.Join(f.withdraw(f.life), f.forgetOld(f.life)); err != nil && f.life.Err() == nil {
+			f.log.Debug("what is not to stay is not removed yet", "error", err)
 		}
 	})
-}
-
-// sweepOnce ends the leases of sessions that are over. A session's key is put before its leases are made. So one that has a lease,
-// and none when the mirror has caught up after that, has been ended, and never comes again.
-func (f *front) sweepOnce(ctx context.Context) error {
-	resp, err := f.store.LeaseLeases(ctx, &etcdserverpb.LeaseLeasesRequest{})
-	if err != nil {
-		return err
-	}
-	if err := f.sync(ctx); err != nil {
-		return err
-	}
-	for _, l := range resp.Leases {
-		id := sessionID(l.ID &^ 1)
-		left := &session{id: id, entries: map[*entry]bool{}}
-		f.mirror.mu.Lock()
-		over := leaseOf(id) != 0 && f.mirror.sessions[id] == nil
-		if over {
-			for key, e := range f.mirror.entries {
-				if sessionOf(key) == id && !e.Value.Closed {
-					left.entries[e] = true
-				}
-			}
-		}
-		f.mirror.mu.Unlock()
-		if !over {
-			continue
-		}
-		if err := f.closeNames(ctx, left, true); err != nil { // it may have been killed
-			return err
-		}
-		if err := f.endLease(ctx, l.ID); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // A hold that ends before its minimum is over, or whose session is killed with a lock-delay, leaves its key behind: an
@@ -258,34 +188,12 @@ func (e *entry) opens() driver.Instant {
 // closedText is the value of a hold's key that closes the name for a while.
 func closedText(e *entry, lasts time.Duration) string {
 	v := e.Value
-	v.Owner, v.Note, v.Closed, v.MinHold = "", "", true, lasts.Milliseconds()+1
+	v.Owner, v.Note, v.Closed, v.Place, v.MinHold = "", "", true, false, lasts.Milliseconds()+1
 	v.Until = time.Now().Add(lasts).UnixMilli()
 	if e.session != nil {
 		v.Principal = e.session.record.Principal
 	}
 	return v.String()
-}
-
-// closeNames makes those of a session's holds close their names that have a minimum, or a lock-delay if the session was
-// killed: one that expires lasts for its lock-delay as well. The session is over, so it gets no more.
-func (f *front) closeNames(ctx context.Context, s *session, killed bool) error {
-	var closing []removal
-	f.mirror.mu.Lock()
-	for e := range s.entries {
-		left := time.Duration(0)
-		if !e.isPlace() { // nobody has begun to use a claim
-			left = f.minimumLeftLocked(e)
-		}
-		if killed && e.holds {
-			left = max(left, e.Delay())
-		}
-		if left > 0 {
-			closing = append(closing, removal{entry: e, closed: left})
-		}
-	}
-	f.mirror.mu.Unlock()
-	_, err := f.remove(ctx, closing)
-	return err
 }
 
 // openNames deletes what has closed names for long enough.
@@ -319,7 +227,7 @@ func (f *front) forgetOld(ctx context.Context) error {
 	forget := func(key string, last sighting, after time.Duration) {
 		if last.rev != 0 && f.clock.Now() >= max(last.seen, f.mirror.loaded).Add(after) {
 			old = append(old, table.TxnOp(&etcdserverpb.TxnRequest{
-				Compare: []*etcdserverpb.Compare{compareChanged([]byte(key), last.rev)},
+				Compare: []*etcdserverpb.Compare{table.CompareChanged([]byte(key), last.rev)},
 				Success: []*etcdserverpb.RequestOp{table.DeleteOp([]byte(key))},
 			}))
 		}

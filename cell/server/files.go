@@ -12,15 +12,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // files serves the API of files.
 type files struct{ *front }
-
-// maxContents is how large the contents of a node may be, in bytes.
-const maxContents = 256 << 10
 
 // Get reads a node and its contents.
 func (f files) Get(ctx context.Context, r *cellv1.GetRequest) (*cellv1.GetResponse, error) {
@@ -75,32 +71,34 @@ func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatRes
 	return &cellv1.StatResponse{Node: shown}, nil
 }
 
-// mayUse reports whether a path is one, and the caller may do something with it, as far as this member knows. Nobody is
+// mayUse reports whether the caller may do something with a path, as far as this member knows. Nobody is
 // refused before it has asked the others.
 func (f *front) mayUse(ctx context.Context, path string, r right) error {
-	if driver.CheckName(path) == nil && f.allowed(ctx, path, r) == nil {
+	if f.allowed(ctx, path, r) == nil {
 		return nil
 	}
 	return f.syncFor(ctx, path, r)
 }
 
-// syncFor waits until the mirror has all that counts now, and reports whether a path is one and the caller may do
-// something with it. If another member takes the right away, and then a secret is written, this member does not show the
-// secret.
+// syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
+// another member takes the right away, and then a secret is written, this member does not show the secret.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
-	if err := driver.CheckName(path); err != nil {
-		return refuse(cellv1.Reason_REASON_INVALID, "path: %w", err)
-	}
 	if err := f.sync(ctx); err != nil {
 		return err
 	}
 	return f.allowed(ctx, path, r)
 }
 
-// changed does a transaction that is made of what the mirror shows, until that is how it is.
-func (f *front) changed(ctx context.Context, path string, r right, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
+// may is a condition of a call: that the caller may do something with a path now.
+func (f *front) may(path string, r right) func(context.Context) error {
+	return func(ctx context.Context) error { return f.syncFor(ctx, path, r) }
+}
+
+// changed does a transaction that is made of what the mirror shows, until that is how it is. Before that it has the
+// mirror catch up.
+func (f *front) changed(ctx context.Context, catchUp func(context.Context) error, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
 	for {
-		if err := f.syncFor(ctx, path, r); err != nil {
+		if err := catchUp(ctx); err != nil {
 			return 0, err
 		}
 		txn, err := plan()
@@ -134,26 +132,22 @@ func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
 
 // Put writes the contents of a node.
 func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutResponse, error) {
-	if len(m.Contents) > maxContents {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "contents: %d bytes are too many: at most %d", len(m.Contents), maxContents)
-	}
-	var lease clientv3.LeaseID
+	var s *session // nil: a node that is made stays
 	if m.Session != "" {
-		s, err := f.session(ctx, m.Session)
-		if err != nil {
+		var err error
+		if s, err = f.session(ctx, m.Session); err != nil {
 			return nil, err
 		}
-		lease = clientv3.LeaseID(leaseOf(s.id))
 	}
 	if err := f.hasSpace(); err != nil {
 		return nil, err
 	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, m.Path, toWrite, func() (txn *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, f.may(m.Path, toWrite), func() (txn *etcdserverpb.TxnRequest, err error) {
 		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
 			return nil, err
 		}
-		txn, shown, err = f.write(ctx, m, lease)
+		txn, shown, err = f.write(ctx, m, s)
 		return txn, err
 	})
 	if err != nil {
@@ -169,7 +163,7 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 
 // write returns the transaction that writes a node, if it is as the mirror shows it, and the node as it is before; one
 // that is to be made has no numbers yet.
-func (f *front) write(ctx context.Context, m *cellv1.PutRequest, lease clientv3.LeaseID) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
+func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
 	key, contents := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path)
@@ -182,37 +176,32 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, lease clientv3.
 		return nil, nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
 	case there:
 		return &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{compareChanged(contents, n.contentsAt)},
-			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-				RequestPut: &etcdserverpb.PutRequest{Key: contents, Value: m.Contents, IgnoreLease: true},
-			}}},
+			Compare: []*etcdserverpb.Compare{table.CompareChanged(contents, n.contentsAt)},
+			Success: []*etcdserverpb.RequestOp{table.PutOp(contents, string(m.Contents), 0)},
 		}, f.mirror.showNodeLocked(n), nil
 	}
 	rights := f.mirror.aclLocked(parentOf(m.Path))
-	rights.By = principalOf(ctx)
+	rights.By, rights.Session = principalOf(ctx), ""
+	same := []*etcdserverpb.Compare{table.CompareChanged(key, 0)}
+	if s != nil {
+		if s.over {
+			return nil, nil, errSessionOver
+		}
+		rights.Session, same = s.id, append(same, exists(s.id))
+	}
 	inherited, err := json.Marshal(rights)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{compareChanged(key, 0)},
-		Success: []*etcdserverpb.RequestOp{
-			table.PutOp(key, string(inherited), lease), table.PutOp(contents, string(m.Contents), lease),
-		},
-	}, f.mirror.showNodeLocked(&node{path: m.Path, lease: int64(lease), acl: rights}), nil
-}
-
-// compareChanged compares the revision of a key's last change.
-func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
-	return &etcdserverpb.Compare{
-		Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_MOD, Key: key,
-		TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: rev},
-	}
+		Compare: same,
+		Success: []*etcdserverpb.RequestOp{table.PutOp(key, string(inherited), 0), table.PutOp(contents, string(m.Contents), 0)},
+	}, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
 }
 
 // Delete removes a node.
 func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
-	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
+	_, err := f.changed(ctx, f.may(m.Path, toWrite), func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +225,7 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 	key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
 	return &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{
-			compareChanged(contents, n.contentsAt),
+			table.CompareChanged(contents, n.contentsAt),
 			table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
 		},
 		Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp(contents)},
@@ -245,14 +234,9 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 
 // ReadDir lists the children of a path.
 func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
-	limit, err := limitOf(m.Limit)
-	if err != nil {
-		return nil, err
-	}
-	if m.Path == "" {
-		err = f.sync(ctx)
-	} else {
-		err = f.syncFor(ctx, m.Path, toRead)
+	err := f.sync(ctx)
+	if err == nil && m.Path != "" {
+		err = f.allowed(ctx, m.Path, toRead)
 	}
 	if err != nil {
 		return nil, err
@@ -264,7 +248,7 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 		if path <= m.After || f.allowedLocked(ctx, path, toRead) != nil {
 			continue
 		}
-		if len(resp.Nodes) == limit {
+		if len(resp.Nodes) == limitOf(m.Limit) {
 			resp.More = true
 			break
 		}
@@ -306,16 +290,8 @@ func (m *mirror) childrenLocked(path string) []string {
 // SetACL changes who may do what with a node.
 func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
-	for _, list := range []string{next.Read, next.Write, next.Change} {
-		if list == "" {
-			continue
-		}
-		if err := driver.CheckName(listsAt + list); err != nil {
-			return nil, refuse(cellv1.Reason_REASON_INVALID, "acl: %w", err)
-		}
-	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, f.may(m.Path, toAdminister), func() (_ *etcdserverpb.TxnRequest, err error) {
 		if shown, err = f.node(m.Path, m.Instance); err != nil {
 			return nil, err
 		}
@@ -323,7 +299,8 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 			return nil, refuse(cellv1.Reason_REASON_CHANGED, "the rights of %.80q are of another generation", m.Path)
 		}
 		f.mirror.mu.Lock()
-		next.By = f.mirror.aclLocked(m.Path).By // if the node has gone since, the transaction fails
+		was := f.mirror.aclLocked(m.Path) // if the node has gone since, the transaction fails
+		next.By, next.Session = was.By, was.Session
 		f.mirror.mu.Unlock()
 		text, err := json.Marshal(next)
 		return table.Change(nodesAt+m.Path, shown.AclGeneration, string(text)), err
@@ -336,8 +313,8 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 	return &cellv1.SetACLResponse{Node: shown}, nil
 }
 
-// Watch subscribes a session to what happens to a node. The subscription is a key on the session's lease,
-// so any member tells of it, and it goes with the session.
+// Watch subscribes a session to what happens to a node. The subscription is a key of the session, so any member
+// tells of it.
 func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.FilesWatchResponse, error) {
 	var want kinds
 	for _, k := range m.Kinds {
@@ -364,9 +341,15 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	key := watchesAt + s.id + "/" + m.Path
 	op := table.DeleteOp([]byte(key))
 	if want != 0 {
-		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), clientv3.LeaseID(leaseOf(s.id)))
+		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), 0)
 	}
-	if _, err := f.txn(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{op}}); err != nil {
+	resp, err := f.txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{exists(s.id)}, Success: []*etcdserverpb.RequestOp{op},
+	})
+	if err == nil && !resp.Succeeded {
+		err = errSessionOver
+	}
+	if err != nil {
 		return nil, ofStore(ctx, err)
 	}
 	shown, err := f.node(m.Path, 0)

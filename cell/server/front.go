@@ -3,14 +3,12 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/server/v3/lease"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -21,9 +19,6 @@ type store interface {
 	Range(context.Context, *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error)
 	// Reached returns the revision that the cell has reached, or a later one.
 	Reached(context.Context) (int64, error)
-	LeaseGrant(context.Context, *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error)
-	LeaseRevoke(context.Context, *etcdserverpb.LeaseRevokeRequest) (*etcdserverpb.LeaseRevokeResponse, error)
-	LeaseLeases(context.Context, *etcdserverpb.LeaseLeasesRequest) (*etcdserverpb.LeaseLeasesResponse, error)
 }
 
 // front is the API of one member. What counts is in its etcd.
@@ -76,11 +71,9 @@ func (f *front) note(ctx context.Context, what string, args ...any) {
 
 // each does something again and again, until the member stops.
 func (f *front) each(interval time.Duration, do func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(interval); ; {
 		select {
-		case <-tick.C:
+		case <-tick:
 			do()
 		case <-f.life.Done():
 			return
@@ -144,14 +137,3 @@ func (f *front) session(ctx context.Context, text string) (*session, error) {
 		}
 	}
 }
-
-// grantLease makes a lease of a session. One that is there already is right too.
-func (f *front) grantLease(ctx context.Context, id int64) error {
-	_, err := f.store.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{ID: id, TTL: forever})
-	if errors.Is(err, lease.ErrLeaseExists) {
-		return nil
-	}
-	return ofStore(ctx, err)
-}
-
-func isLeaseNotFound(err error) bool { return errors.Is(err, lease.ErrLeaseNotFound) }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,8 +28,14 @@ type guard struct {
 
 	mu    sync.Mutex
 	text  []byte // of the file, as it was taken in last
-	paces map[string]*pace
 	calls map[*guarded]bool
+}
+
+// guarded is a call that is under way.
+type guarded struct {
+	shown  shown
+	who    *principal // as it was when the call came
+	cancel context.CancelCauseFunc
 }
 
 // recheckEvery is how often the member looks whether files have changed and tokens have expired.
@@ -37,9 +43,8 @@ const recheckEvery = time.Second
 
 // newGuard reads the file of principals for the first time.
 func newGuard(c *Config) (*guard, error) {
-	g := &guard{
-		file: c.Principals, strict: c.knowsPrincipals(), log: c.Log, paces: map[string]*pace{}, calls: map[*guarded]bool{},
-	}
+	g := &guard{file: c.Principals, strict: c.knowsPrincipals(), log: c.Log, calls: map[*guarded]bool{}}
+	g.known.Store(&principals{})
 	return g, g.read()
 }
 
@@ -49,55 +54,46 @@ func (g *guard) read() error {
 		return nil
 	}
 	text, err := readPrincipals(g.file)
-	if err != nil {
+	if err != nil || g.text != nil && bytes.Equal(text, g.text) {
 		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.known.Load() != nil && bytes.Equal(text, g.text) {
-		return nil
 	}
 	next, err := parsePrincipals(text, time.Now())
 	if err != nil {
 		return fmt.Errorf("%s: %w", g.file, err)
 	}
-	for name, p := range next.byName {
-		if g.paces[name] == nil {
-			g.paces[name] = newPace(p.limits)
+	for name, p := range next.byName { // whose limits stay has used them up as before
+		if was := g.known.Load().byName[name]; was != nil && maps.Equal(was.limits, p.limits) {
+			p.pace = was.pace
 		}
-		p.pace = g.paces[name]
-		p.pace.set(p.limits) // of one that was there before
 	}
-	if g.known.Swap(next) != nil {
-		g.log.Info("principals were read anew", "file", g.file, "principals", len(next.byName))
-	}
+	g.known.Store(next)
 	g.text = text
+	g.log.Info("principals were read", "file", g.file, "principals", len(next.byName))
 	return nil
 }
 
 // recheck takes in what has changed, and ends the calls that are not allowed any more. A file that cannot be
-// read changes nothing: suppose that it is just being written.
+// read, as one that is just being written, changes nothing.
 func (g *guard) recheck() {
 	if err := g.read(); err != nil {
 		g.log.Error("the principals stay as they were", "error", err)
 	}
-	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.calls {
-		if err := g.check(&c.shown, now); err != nil {
-			delete(g.calls, c)
-			c.cancel(err)
+		if is := g.find(c.shown); is == nil || is.name != c.who.name {
+			c.cancel(errUnknown)
+		} else if !slices.Equal(is.grants, c.who.grants) {
+			c.cancel(errRightsChanged)
 		}
 	}
 }
 
-// shown is what a caller has shown.
+// shown is what a caller has shown: a token, or a certificate.
 type shown struct {
-	of      *principal // as it was then
 	token   tokenHash
-	bearer  bool      // it was a token
-	expires time.Time // zero: never
+	name    string    // of a certificate; "": a token was shown
+	expires time.Time // of the certificate
 }
 
 var errUnknown = refuse(cellv1.Reason_REASON_UNKNOWN_CALLER,
@@ -107,43 +103,43 @@ var errUnknown = refuse(cellv1.Reason_REASON_UNKNOWN_CALLER,
 var errRightsChanged = refuse(cellv1.Reason_REASON_UNCERTAIN, "the rights of the principal have changed: make the call again")
 
 // identify finds out who makes a call.
-func (g *guard) identify(r *http.Request) (shown, error) {
+func (g *guard) identify(r *http.Request) (c shown, who *principal, err error) {
 	if !g.strict {
-		return shown{of: anybody}, nil
+		return c, anybody, nil
 	}
-	var c shown
 	header := r.Header.Values("Authorization")
 	switch {
 	case len(header) > 0: // a token that is wrong is not made good by a certificate
 		scheme, text, _ := strings.Cut(header[0], " ")
 		if len(header) > 1 || !strings.EqualFold(scheme, "Bearer") {
-			return c, errUnknown
+			return c, nil, errUnknown
 		}
-		c.token, c.bearer = sha256.Sum256([]byte(strings.TrimSpace(text))), true
-		if known := g.known.Load(); known != nil {
-			t := known.tokens[c.token]
-			c.of, c.expires = t.of, t.expires
-		}
+		c.token = sha256.Sum256([]byte(strings.TrimSpace(text)))
 	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
 		cert := r.TLS.PeerCertificates[0]
-		c.of, c.expires = g.named(subjectOf(cert)), cert.NotAfter
+		c.name, c.expires = cert.Subject.CommonName, cert.NotAfter
+		if len(cert.URIs) == 1 {
+			c.name = cert.URIs[0].String()
+		} else if len(cert.URIs) > 1 { // it names several
+			return c, nil, errUnknown
+		}
 	}
-	if c.of == nil || !c.expires.After(time.Now()) {
-		return c, errUnknown
+	if who = g.find(c); who == nil {
+		err = errUnknown
 	}
-	return c, nil
+	return c, who, err
 }
 
-// subjectOf returns the principal that a certificate names: its only URI, or the common name of its subject if
-// it has no URI; "" if it names nobody, or several.
-func subjectOf(c *x509.Certificate) string {
-	switch len(c.URIs) {
-	case 0:
-		return c.Subject.CommonName
-	case 1:
-		return c.URIs[0].String()
+// find returns whose a token or a certificate is that has not expired; nil: nobody's.
+func (g *guard) find(c shown) *principal {
+	t := token{g.named(c.name), c.expires}
+	if c.name == "" {
+		t = g.known.Load().tokens[c.token]
 	}
-	return ""
+	if !t.expires.After(time.Now()) {
+		return nil
+	}
+	return t.of
 }
 
 // allRights are what principals may do that are in no file.
@@ -154,50 +150,25 @@ var anybody = &principal{grants: allRights}
 
 // named returns a principal; nil: it may make no calls.
 func (g *guard) named(name string) *principal {
-	known := g.known.Load()
 	switch {
 	case !g.strict:
 		return anybody
-	case known != nil:
-		return known.byName[name]
+	case g.file != "":
+		return g.known.Load().byName[name]
 	case checkPrincipal(name) != nil:
 		return nil
 	}
 	return &principal{name: name, grants: allRights}
 }
 
-// check says why a call may not go on.
-func (g *guard) check(c *shown, now time.Time) error {
-	if !c.expires.IsZero() && !c.expires.After(now) {
-		return errUnknown
-	}
-	is := g.named(c.of.name)
-	if c.bearer {
-		is = g.known.Load().tokens[c.token].of
-	}
-	switch {
-	case is == nil || is.name != c.of.name:
-		return errUnknown
-	case !slices.Equal(is.grants, c.of.grants):
-		return errRightsChanged
-	}
-	return nil
-}
-
-// guarded is a call that is under way.
-type guarded struct {
-	shown
-	cancel context.CancelCauseFunc
-}
-
 // begin notes that a call is under way, until end is called. It ends when its caller is not admitted any more.
-func (g *guard) begin(ctx context.Context, c shown) (_ context.Context, end func()) {
-	ctx = context.WithValue(ctx, callerKey{}, c.of)
+func (g *guard) begin(ctx context.Context, c shown, who *principal) (_ context.Context, end func()) {
+	ctx = context.WithValue(ctx, callerKey{}, who)
 	if !g.strict {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	call := &guarded{c, cancel}
+	call := &guarded{c, who, cancel}
 	g.mu.Lock()
 	g.calls[call] = true
 	g.mu.Unlock()

@@ -62,63 +62,45 @@ func (f *front) settle(ctx context.Context, s *session) error {
 	return nil
 }
 
-// sign is a sign of life that a session's home has taken. It counts from at on, if that was its home (rev) for long enough:
-// see confirm.
-type sign struct {
-	at  driver.Instant
-	rev int64
-}
-
-// takeSign takes a sign of life for a session, and for its places if they are what it is given for. This process becomes
-// its home if it is not.
-func (f *front) takeSign(ctx context.Context, s *session, places bool) (sign, error) {
+// confirm takes a sign of life for a session, or for its places, and returns from when on it counts. This process becomes the
+// session's home if it is not. The sign counts if nothing that the mirror shows has come between it and now. The mirror
+// shows all that had happened by then: so the session, or its places, had not ended, and do not within their time (P1).
+func (f *front) confirm(ctx context.Context, s *session, places bool) (driver.Instant, error) {
+	taken, under := driver.Instant(0), int64(0) // under: the revision at which this process became the home
 	for {
 		now, err := f.alive(ctx)
 		if err != nil {
-			return sign{}, err
+			return 0, err
 		}
 		f.mirror.mu.Lock()
 		over, h := s.over, &s.home
-		if !over && h.process == f.aliveness.process && !h.ending {
+		here := h.process == f.aliveness.process
+		switch {
+		case over:
+			err = errSessionOver
+		case taken != 0 && here && h.rev == under:
+			f.mirror.mu.Unlock()
+			return taken, nil
+		case !here || h.ending:
+			taken = 0
+		default:
+			taken, under = now, h.rev
 			if places {
 				h.heardPlaces = max(h.heardPlaces, now)
 			} else {
 				h.heard = max(h.heard, now)
 			}
-			taken := sign{now, h.rev}
-			f.mirror.mu.Unlock()
-			return taken, nil
 		}
 		f.mirror.mu.Unlock()
-		if over {
-			return sign{}, errSessionOver
+		switch {
+		case err != nil:
+		case taken == 0:
+			err = f.settle(ctx, s)
+		default:
+			err = f.sync(ctx)
 		}
-		if err := f.settle(ctx, s); err != nil {
-			return sign{}, err
-		}
-	}
-}
-
-// stands reports whether nothing that the mirror shows has come between a sign of life and now: then it counts.
-func (f *front) stands(s *session, taken sign) bool {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	return !s.over && s.home.process == f.aliveness.process && s.home.rev == taken.rev
-}
-
-// confirm takes a sign of life that counts. The mirror shows all that had happened by then: so the
-// session, or its places, had not ended, and do not within their time (P1).
-func (f *front) confirm(ctx context.Context, s *session, places bool) (sign, error) {
-	for {
-		taken, err := f.takeSign(ctx, s, places)
 		if err != nil {
-			return sign{}, err
-		}
-		if err := f.sync(ctx); err != nil {
-			return sign{}, err
-		}
-		if f.stands(s, taken) {
-			return taken, nil
+			return 0, err
 		}
 	}
 }
@@ -144,38 +126,33 @@ type aliveness struct {
 
 	mu   sync.Mutex
 	sent driver.Instant // when that began which told it last; 0: nothing has
-	call *aliveCall     // under way; nil: none is
-}
-
-// aliveCall tells it once.
-type aliveCall struct {
-	done chan struct{} // closed when it has ended
-	err  error         // to be read then
+	call chan struct{}  // closed when what is telling it has ended; nil: nothing is
+	err  error          // of what told it last
 }
 
 // alive returns now, at a time when all members know, or cannot overlook, that this one lives (aliveFor). It
 // tells them first if it must, and in good time again.
 func (f *front) alive(ctx context.Context) (driver.Instant, error) {
 	l := &f.aliveness
-	for {
+	for waited := false; ; waited = true {
 		l.mu.Lock()
 		now := f.clock.Now()
 		known := l.sent != 0 && now < l.sent.Add(aliveFor)
+		err := l.err
 		if l.call == nil && (!known || now >= l.sent.Add(aliveFor/2)) {
-			l.call = &aliveCall{done: make(chan struct{})}
-			call := l.call
-			f.background.Go(func() { f.tellAlive(call) })
+			l.call = make(chan struct{})
+			f.background.Go(f.tellAlive)
 		}
 		call := l.call
 		l.mu.Unlock()
-		if known {
+		switch {
+		case known:
 			return now, nil
+		case waited && err != nil:
+			return 0, ofStore(ctx, err)
 		}
 		select {
-		case <-call.done:
-			if call.err != nil {
-				return 0, ofStore(ctx, call.err)
-			}
+		case <-call:
 		case <-ctx.Done():
 			return 0, ended(ctx)
 		}
@@ -183,18 +160,18 @@ func (f *front) alive(ctx context.Context) (driver.Instant, error) {
 }
 
 // tellAlive puts the key, for all that wait for the call.
-func (f *front) tellAlive(call *aliveCall) {
-	l := &f.aliveness
-	sent := f.clock.Now()
-	_, call.err = f.store.Txn(f.life, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{
+func (f *front) tellAlive() {
+	l, sent := &f.aliveness, f.clock.Now()
+	_, err := f.store.Txn(f.life, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{
 		table.PutOp([]byte(aliveAt+l.process), "", 0),
 	}})
 	l.mu.Lock()
-	if l.call = nil; call.err == nil {
+	defer l.mu.Unlock()
+	if l.err = err; err == nil {
 		l.sent = sent
 	}
-	l.mu.Unlock()
-	close(call.done)
+	close(l.call)
+	l.call = nil
 }
 
 // seeLocked takes in that a member's process has told that it lives, or that its key is gone.

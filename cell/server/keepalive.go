@@ -3,11 +3,9 @@ package server
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
@@ -17,10 +15,6 @@ import (
 // KeepAlive keeps a session alive and brings its events.
 func (f sessions) KeepAlive(ctx context.Context, r *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error) {
 	arrived := f.clock.Now()
-	if len(r.Nonce) > 64 || len(r.Cursor) > 64 || len(r.Claims) > maxReleases {
-		return nil, refuse(cellv1.Reason_REASON_INVALID,
-			"nonce and cursor have at most 64 bytes, and there are at most %d claims", maxReleases)
-	}
 	s, err := f.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
@@ -73,19 +67,16 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 		case next <= 0 || tell || k.now:
 			return k.answer(ctx, next <= 0 || k.now)
 		}
-		timer := time.NewTimer(next)
 		select {
-		case <-timer.C:
+		case <-time.After(next):
 		case <-st.news:
 		case <-superseded:
 		case <-k.stopping:
 			k.resp.MemberStopping = true
 			k.now = true
 		case <-ctx.Done():
-			timer.Stop()
 			return ended(ctx)
 		}
-		timer.Stop()
 		select {
 		case <-superseded: // a later call tells, also what this one may have been woken for
 			k.resp.Places = nil // no loss is told here
@@ -118,32 +109,37 @@ func (k *keepAlive) signOfLife(ctx context.Context) error {
 	if places == 0 {
 		return nil
 	}
-	if err := k.own(ctx, s, claims); err != nil {
+	if err := k.own(ctx, claims); err != nil {
 		return err
 	}
 	taken, err := k.confirm(ctx, s, true)
 	if err != nil {
 		return err
 	}
-	k.resp.Places = extension(k.placeTTL, taken.at.Sub(k.arrived))
+	k.resp.Places = extension(k.placeTTL, taken.Sub(k.arrived))
 	return nil
 }
 
-// own makes claims whole holds, which last as long as their session.
-func (f *front) own(ctx context.Context, s *session, claims []*entry) error {
-	for some := range slices.Chunk(claims, removalsAtOnce) {
+// own makes claims whole holds, which last as long as their session. A key that was changed at the same moment is read anew.
+func (f *front) own(ctx context.Context, claims []*entry) error {
+	for {
 		txn := &etcdserverpb.TxnRequest{}
 		f.mirror.mu.Lock()
-		for _, e := range some {
-			txn.Success = append(txn.Success, table.TxnOp(
-				table.Move(e.Key, e.Created, clientv3.LeaseID(placeLeaseOf(s.id)), clientv3.LeaseID(leaseOf(s.id)))))
+		for _, c := range claims {
+			if e := f.mirror.entries[c.Key]; e != nil && e.Created == c.Created && e.isPlace() && len(txn.Success) < removalsAtOnce {
+				v := e.Value
+				v.Place = false
+				txn.Success = append(txn.Success, table.TxnOp(table.Change(e.Key, e.Mod, layout.Text(v))))
+			}
 		}
 		f.mirror.mu.Unlock()
+		if len(txn.Success) == 0 {
+			return nil
+		}
 		if _, err := f.txn(ctx, txn); err != nil {
 			return ofStore(ctx, err)
 		}
 	}
-	return nil
 }
 
 // next returns when the call is to be answered at the latest, and whether there is something to tell.
@@ -201,7 +197,7 @@ func (k *keepAlive) extend(ctx context.Context) (driver.Instant, error) {
 		taken, err := k.confirm(ctx, k.session, false)
 		switch {
 		case err == nil || errors.Is(err, errSessionOver):
-			return taken.at, err
+			return taken, err
 		case ctx.Err() != nil:
 			return 0, ended(ctx)
 		}

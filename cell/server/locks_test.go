@@ -182,19 +182,19 @@ func TestBadInput(t *testing.T) {
 	s := a.open(t, 30*time.Second)
 	long := strings.Repeat("x", 1025)
 	for what, edit := range map[string]func(*cellv1.AcquireRequest){
-		"name is empty":     func(m *cellv1.AcquireRequest) { m.Name = "" },
-		"path element":      func(m *cellv1.AcquireRequest) { m.Name = "a//b" },
-		"512":               func(m *cellv1.AcquireRequest) { m.Name = long },
-		"at most 64":        func(m *cellv1.AcquireRequest) { m.Request = long },
-		"is not allowed":    func(m *cellv1.AcquireRequest) { m.Request = "a/b" },
-		"unknown":           func(m *cellv1.AcquireRequest) { m.Mode = 9 },
-		"MODE_SLOT":         func(m *cellv1.AcquireRequest) { m.Slots = 1 },
-		"of 2 slots":        func(m *cellv1.AcquireRequest) { m.Mode, m.Slots, m.Permits = cellv1.Mode_MODE_SLOT, 2, 3 },
-		"note":              func(m *cellv1.AcquireRequest) { m.Note = long },
-		"negative":          func(m *cellv1.AcquireRequest) { m.Tokens = -1 },
-		"wait":              func(m *cellv1.AcquireRequest) { m.Wait = durationpb.New(time.Hour) },
-		"min_hold":          func(m *cellv1.AcquireRequest) { m.MinHold = durationpb.New(-time.Second) },
-		"min_hold: 2562047": func(m *cellv1.AcquireRequest) { m.MinHold = &durationpb.Duration{Seconds: 1 << 60} },
+		"name is empty":  func(m *cellv1.AcquireRequest) { m.Name = "" },
+		"path element":   func(m *cellv1.AcquireRequest) { m.Name = "a//b" },
+		"512":            func(m *cellv1.AcquireRequest) { m.Name = long },
+		"at most 64":     func(m *cellv1.AcquireRequest) { m.Request = long },
+		"is not allowed": func(m *cellv1.AcquireRequest) { m.Request = "a/b" },
+		"mode":           func(m *cellv1.AcquireRequest) { m.Mode = 9 },
+		"MODE_SLOT":      func(m *cellv1.AcquireRequest) { m.Slots = 1 },
+		"of 2 slots":     func(m *cellv1.AcquireRequest) { m.Mode, m.Slots, m.Permits = cellv1.Mode_MODE_SLOT, 2, 3 },
+		"note":           func(m *cellv1.AcquireRequest) { m.Note = long },
+		"tokens":         func(m *cellv1.AcquireRequest) { m.Tokens = -1 },
+		"wait":           func(m *cellv1.AcquireRequest) { m.Wait = durationpb.New(time.Hour) },
+		"min_hold":       func(m *cellv1.AcquireRequest) { m.MinHold = durationpb.New(-time.Second) },
+		"min_hold: ":     func(m *cellv1.AcquireRequest) { m.MinHold = &durationpb.Duration{Seconds: 1 << 60} },
 	} {
 		_, err := a.acquire(t, s, "n", edit)
 		if reasonOf(err) != cellv1.Reason_REASON_INVALID || !strings.Contains(fmt.Sprint(err), what) {
@@ -216,7 +216,7 @@ func TestBadInput(t *testing.T) {
 		"between 1 and":  nil,
 		"between 1 and ": make([]*cellv1.Release, maxReleases+1),
 		"path element":   {{Name: "/"}},
-		"is none":        {{Name: "n", Token: 1 << 60}},
+		"token":          {{Name: "n", Token: 1 << 60}},
 	} {
 		for i := range locks {
 			if locks[i] == nil {

@@ -8,10 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"connectrpc.com/connect"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -91,7 +89,6 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 func (m *Member) follow(ctx context.Context) error {
 	loaded := make(chan struct{})
 	m.front.background.Go(func() { m.front.follow(m.client, loaded) })
-	m.front.background.Go(m.compact)
 	m.front.background.Go(m.watchSpace)
 	m.front.background.Go(m.front.expire)
 	m.front.background.Go(m.front.sweep)
@@ -107,14 +104,15 @@ func (m *Member) follow(ctx context.Context) error {
 func (m *Member) serve(l net.Listener) {
 	mux := http.NewServeMux()
 	metrics := newMetrics(m)
-	options := connect.WithHandlerOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(metrics.count)), connect.WithReadMaxBytes(maxRequest), rarelyCompressed)
+	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(maxRequest), rarelyCompressed,
+		connect.WithInterceptors(connect.UnaryInterceptorFunc(metrics.count), connect.UnaryInterceptorFunc(checked)))
 	mux.Handle(cellv1connect.NewSessionsHandler(sessions{m.front}, options))
 	mux.Handle(cellv1connect.NewLocksHandler(locks{m.front}, options))
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
 	mux.Handle(cellv1connect.NewCellHandler(cell{m}, options))
 	mux.Handle("GET /metrics", metrics.handler())
-	mux.HandleFunc("GET /healthz", m.healthz)
-	mux.HandleFunc("GET /readyz", m.readyz)
+	mux.HandleFunc("GET /healthz", m.health(false))
+	mux.HandleFunc("GET /readyz", m.health(true))
 	m.http = newServer(&gate{
 		front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(),
 		local: m.config.local(), slow: m.config.patience.answer,
@@ -206,29 +204,3 @@ func (m *Member) stopOnce(ctx context.Context) error {
 }
 
 func (m *Member) leads() bool { return m.etcd.Server.Leader() == m.etcd.Server.MemberID() }
-
-// History of keys is kept for members that were cut off for a moment, and no longer: etcd visits all
-// of it when it reads the keys of a name.
-const (
-	compactEvery  = 5 * time.Second
-	keptRevisions = 1000
-)
-
-// compact forgets old history, as long as this member leads.
-func (m *Member) compact() {
-	last := int64(0)
-	m.front.each(compactEvery, func() {
-		m.front.mirror.mu.Lock()
-		rev := m.front.mirror.rev - keptRevisions
-		m.front.mirror.mu.Unlock()
-		if rev < last+keptRevisions || !m.leads() {
-			return
-		}
-		ctx, cancel := context.WithTimeout(m.front.life, within)
-		if _, err := m.etcd.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: rev}); err != nil {
-			m.front.log.Debug("history was not compacted", "error", err)
-		}
-		cancel()
-		last = rev
-	})
-}

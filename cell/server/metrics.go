@@ -44,6 +44,14 @@ func newMetrics(m *Member) *metrics {
 	gauge := func(name, help string, value func() float64) {
 		c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
+	flag := func(name, help string, is func() bool) {
+		gauge(name, help, func() float64 {
+			if is() {
+				return 1
+			}
+			return 0
+		})
+	}
 	counted := func(count func(*mirror) int) func() float64 {
 		return func() float64 {
 			m.front.mirror.mu.Lock()
@@ -55,10 +63,9 @@ func newMetrics(m *Member) *metrics {
 	gauge("holdfast_cell_locks", "Names that are held, waited for or closed.", counted(func(m *mirror) int { return m.names.Len() }))
 	gauge("holdfast_cell_files", "Nodes.", counted(func(m *mirror) int { return m.nodes.Len() }))
 	gauge("holdfast_cell_revision", "The revision that the member has come to.", counted(func(m *mirror) int { return int(m.rev) }))
-	gauge("holdfast_cell_has_leader", "1 if the member knows a leader.", func() float64 { return number(m.etcd.Server.Leader() != 0) })
-	gauge("holdfast_cell_leads", "1 if the member leads the cell.", func() float64 { return number(m.leads()) })
-	gauge("holdfast_cell_refuses_new", "1 if there is too little space for new sessions, locks and files.",
-		func() float64 { return number(m.front.hasSpace() != nil) })
+	flag("holdfast_cell_has_leader", "1 if the member knows a leader.", func() bool { return m.etcd.Server.Leader() != 0 })
+	flag("holdfast_cell_leads", "1 if the member leads the cell.", m.leads)
+	flag("holdfast_cell_refuses_new", "1 if there is too little space for new sessions, locks and files.", func() bool { return m.front.hasSpace() != nil })
 	gauge("holdfast_cell_disk_free_bytes", "What is free on the disk of the member's directory.", func() float64 {
 		free, _ := freeSpace(m.config.Data)
 		return float64(free)
@@ -67,13 +74,6 @@ func newMetrics(m *Member) *metrics {
 	gauge("holdfast_cell_file_bytes", "The size of the member's file.", func() float64 { return float64(m.etcd.Server.Backend().Size()) })
 	gauge("holdfast_cell_file_used_bytes", "How much of it is in use.", func() float64 { return float64(m.etcd.Server.Backend().SizeInUse()) })
 	return c
-}
-
-func number(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // handler serves the metrics, those of etcd included.
@@ -120,25 +120,23 @@ func parks(r connect.AnyRequest) bool {
 	return false
 }
 
-// healthz answers 200 as long as the member works at all: one that does not is to be started again.
-func (m *Member) healthz(w http.ResponseWriter, _ *http.Request) {
-	select {
-	case <-m.etcd.Server.StopNotify():
-		http.Error(w, "etcd has stopped", http.StatusServiceUnavailable)
-	default:
-		io.WriteString(w, "ok\n")
-	}
-}
-
-// readyz answers 200 if clients are well served here: the member is not about to stop, and belongs to a
-// majority.
-func (m *Member) readyz(w http.ResponseWriter, _ *http.Request) {
-	switch {
-	case m.stopping.Load():
-		http.Error(w, "the member is about to stop", http.StatusServiceUnavailable)
-	case m.etcd.Server.Leader() == 0:
-		http.Error(w, "the member knows no leader: a majority of the members must run", http.StatusServiceUnavailable)
-	default:
-		io.WriteString(w, "ok\n")
+// health answers 200 as long as the member works at all: one that does not is to be started again. If ready is wanted it must
+// not be about to stop either, and belong to a majority.
+func (m *Member) health(ready bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-m.etcd.Server.StopNotify():
+			http.Error(w, "etcd has stopped", http.StatusServiceUnavailable)
+			return
+		default:
+		}
+		switch {
+		case ready && m.stopping.Load():
+			http.Error(w, "the member is about to stop", http.StatusServiceUnavailable)
+		case ready && m.etcd.Server.Leader() == 0:
+			http.Error(w, "the member knows no leader: a majority of the members must run", http.StatusServiceUnavailable)
+		default:
+			io.WriteString(w, "ok\n")
+		}
 	}
 }

@@ -42,6 +42,7 @@ type mirror struct {
 	names      *btree.BTreeG[*name]
 	entries    map[string]*entry    // by key
 	sessions   map[string]*session  // by id
+	ended      map[string]*session  // that are over, and may have something left
 	closed     map[*entry]bool      // what closes names
 	tombstones map[string]tombstone // by key
 	nodes      *btree.BTreeG[*node]
@@ -70,7 +71,8 @@ func (m *mirror) clear() {
 	m.nodes = btree.NewG(16, func(a, b *node) bool { return a.path < b.path })
 	m.usages, m.alive = map[string]usage{}, map[string]sighting{}
 	m.watchers, m.closed = map[string]map[*session]kinds{}, map[*entry]bool{}
-	m.entries, m.sessions, m.tombstones = map[string]*entry{}, map[string]*session{}, map[string]tombstone{}
+	m.entries, m.tombstones = map[string]*entry{}, map[string]tombstone{}
+	m.sessions, m.ended = map[string]*session{}, map[string]*session{}
 }
 
 // reach waits until the mirror has come to a revision.
@@ -112,8 +114,7 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 		if id, ok := strings.CutPrefix(string(kv.Key), sessionsAt); ok {
 			if s := before[id]; s != nil { // calls have it already
 				m.sessions[id] = s
-				s.entries, s.places, s.watches = map[*entry]bool{}, 0, map[string]bool{}
-				s.usage = m.usageLocked(s.record.Principal)
+				s.forgetLocked(m)
 				s.usage["sessions"]++
 			}
 			m.putSessionLocked(id, kv.Value)
@@ -255,8 +256,9 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 				if !wasClosed {
 					m.closesLocked(e, true)
 				}
-			case e.session != nil:
-				e.session.movedLocked(e, wasPlace)
+			case wasPlace && !e.isPlace():
+				e.session.places--
+				e.session.tellLocked(e)
 			}
 			return
 		}
@@ -267,7 +269,7 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 		n = &name{name: text}
 		m.names.ReplaceOrInsert(n)
 	}
-	e := &entry{Entry: parsed, at: n, session: m.sessions[sessionOf(parsed.Key)]}
+	e := &entry{Entry: parsed, at: n}
 	at := len(n.entries)
 	for at > 0 && n.entries[at-1].Created > e.Created {
 		at--
@@ -276,7 +278,8 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	m.entries[e.Key] = e
 	if e.Value.Closed {
 		m.closesLocked(e, true)
-	} else if e.session != nil {
+	} else {
+		e.session = m.ownerLocked(sessionOf(e.Key))
 		e.session.addLocked(e)
 	}
 	touched[n] = true
@@ -338,8 +341,8 @@ func (m *mirror) settleLocked(n *name, rev int64) {
 			e.holds, e.since = true, m.clock.Now()
 			e.answerLocked()
 			m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_ACQUIRED, true)
-			if e.session != nil {
-				e.session.grantedLocked(e)
+			if e.session != nil && e.isPlace() {
+				e.session.tellLocked(e)
 			}
 		}
 	}

@@ -54,29 +54,22 @@ func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
 	there := k.kvs[key] != nil
 	switch n := r.IntN(10); {
 	case n == 0 && k.kvs[sessionsAt+id] == nil && !k.ended[id]:
-		return []*mvccpb.Event{k.put(sessionsAt+id, `{"secret":"x","ttl_ms":1000,"principal":"p"}`, leaseOf(id))}
-	case n == 1 && k.kvs[sessionsAt+id] != nil: // the session ends, with all that is on its lease
+		return []*mvccpb.Event{k.put(sessionsAt+id, `{"secret":"x","ttl_ms":1000,"principal":"p"}`)}
+	case n == 1 && k.kvs[sessionsAt+id] != nil: // the session ends, and what it has is removed later
 		k.ended[id] = true
-		var gone []*mvccpb.Event
-		for _, kv := range k.all() {
-			if kv.Lease == leaseOf(id) {
-				gone = append(gone, k.delete(string(kv.Key)))
-			}
-		}
-		return gone
+		return []*mvccpb.Event{k.delete(sessionsAt + id)}
 	case n == 2:
-		return []*mvccpb.Event{k.put(tombstoneOf(name, owner), []string{"", brokenText}[r.IntN(2)], 7)}
+		return []*mvccpb.Event{k.put(tombstoneOf(name, owner), []string{"", brokenText}[r.IntN(2)])}
 	case n == 3 && k.kvs[tombstoneOf(name, owner)] != nil:
 		return []*mvccpb.Event{k.delete(tombstoneOf(name, owner))}
 	case n < 6 && there:
 		return []*mvccpb.Event{k.delete(key)}
-	case n < 8 && there && k.kvs[key].Lease != 0:
+	case n < 8 && there:
 		v, _ := table.ParseValue(k.kvs[key].Value)
-		if n == 6 { // it moves to another lease
-			return []*mvccpb.Event{k.put(key, v.String(), leaseOf(id))}
+		if v.Place = false; n == 7 || v.Closed {
+			v.Owner, v.Closed, v.Principal = "", true, "p" // it closes its name from now on
 		}
-		v.Owner, v.Closed, v.Principal = "", true, "p" // it closes its name from now on
-		return []*mvccpb.Event{k.put(key, v.String(), 0)}
+		return []*mvccpb.Event{k.put(key, v.String())}
 	case there || k.kvs[sessionsAt+id] == nil:
 		return nil
 	}
@@ -85,5 +78,6 @@ func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
 		req.Slots, req.Permits = 3, 1+r.IntN(3)
 	}
 	v := layout.NewValue(&req, id, 0)
-	return []*mvccpb.Event{k.put(key, v.String(), leaseOf(id)|int64(r.IntN(2)))}
+	v.Place = r.IntN(2) == 0
+	return []*mvccpb.Event{k.put(key, v.String())}
 }

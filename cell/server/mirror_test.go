@@ -24,8 +24,8 @@ func newKeys() *keys {
 }
 
 // put puts a key at the present revision, and returns the event.
-func (k *keys) put(key, value string, lease int64) *mvccpb.Event {
-	kv := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), Lease: lease, ModRevision: k.rev, CreateRevision: k.rev}
+func (k *keys) put(key, value string) *mvccpb.Event {
+	kv := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), ModRevision: k.rev, CreateRevision: k.rev}
 	if was := k.kvs[key]; was != nil {
 		kv.CreateRevision = was.CreateRevision
 	}
@@ -54,7 +54,7 @@ func (m *mirror) shown() string {
 	m.names.Ascend(func(n *name) bool {
 		fmt.Fprintf(&b, "%s: %d hold", n.name, n.holders)
 		for i, e := range n.entries {
-			fmt.Fprintf(&b, "; %s since %d, lease %x, %s, holds %t", e.Key, e.Created, e.Lease, e.Mode, e.holds)
+			fmt.Fprintf(&b, "; %s since %d, a place %t, %s, holds %t", e.Key, e.Created, e.isPlace(), e.Mode, e.holds)
 			if e.holds != (i < n.holders) || m.entries[e.Key] != e {
 				b.WriteString(" WRONG")
 			}
@@ -71,7 +71,7 @@ func (m *mirror) shown() string {
 	}
 	closed := m.usageLocked("p")["locks"]
 	for _, e := range m.entries {
-		if e.session != nil {
+		if e.session != nil && e.session.record.Principal == "p" {
 			closed-- // it counts as well
 		}
 	}

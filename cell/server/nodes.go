@@ -25,7 +25,6 @@ type node struct {
 	instance   int64 // the revision at which it was made
 	aclAt      int64 // of the last change of its rights
 	contentsAt int64 // of the last write of its contents
-	lease      int64 // 0: it stays
 	acl        acl
 	size       int
 	checksum   string
@@ -38,6 +37,8 @@ type acl struct {
 	Write  string `json:"write,omitempty"`
 	Change string `json:"change,omitempty"`
 	By     string `json:"by,omitempty"` // the principal that has made the node
+	// Session is the id of the session that an ephemeral node goes with; "": the node stays.
+	Session string `json:"session,omitempty"`
 }
 
 // closed lets nobody do anything: no list has such a name.
@@ -52,6 +53,14 @@ func (a acl) list(r right) string {
 type nodeChange struct {
 	was, is  bool // whether it was there before, and is after
 	contents bool
+}
+
+// changeOf returns what a revision has done to a node, from its first key on.
+func changeOf(changes map[string]*nodeChange, path string, was bool) *nodeChange {
+	if changes[path] == nil {
+		changes[path] = &nodeChange{was: was}
+	}
+	return changes[path]
 }
 
 // checksum returns the SHA-256 of contents.
@@ -78,11 +87,7 @@ func parentOf(path string) string {
 func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChange) {
 	path, contents, _ := nodeOf(string(kv.Key))
 	n := m.nodeLocked(path)
-	c := changes[path]
-	if c == nil {
-		c = &nodeChange{was: n != nil && n.instance != 0}
-		changes[path] = c
-	}
+	c := changeOf(changes, path, n != nil && n.instance != 0)
 	if n != nil {
 		m.countLocked(n, -1)
 	} else {
@@ -95,9 +100,12 @@ func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChan
 		n.list, c.contents = listOf(path, kv.Value), true
 		return
 	}
-	n.instance, n.aclAt, n.lease, n.acl = kv.CreateRevision, kv.ModRevision, kv.Lease, acl{}
+	n.instance, n.aclAt, n.acl = kv.CreateRevision, kv.ModRevision, acl{}
 	if json.Unmarshal(kv.Value, &n.acl) != nil {
 		n.acl = closed
+	}
+	if n.acl.Session != "" {
+		m.ownerLocked(n.acl.Session).nodes[path] = n.instance
 	}
 }
 
@@ -108,12 +116,11 @@ func (m *mirror) deleteNodeLocked(key string, changes map[string]*nodeChange) {
 	if n == nil {
 		return
 	}
-	c := changes[path]
-	if c == nil {
-		c = &nodeChange{was: true}
-		changes[path] = c
-	}
+	c := changeOf(changes, path, true)
 	c.is = false
+	if n.acl.Session != "" {
+		delete(m.ownerLocked(n.acl.Session).nodes, path)
+	}
 	m.countLocked(n, -1)
 	m.nodes.Delete(n)
 }
@@ -138,10 +145,7 @@ func (m *mirror) showNodeLocked(n *node) *cellv1.Node {
 	shown := &cellv1.Node{
 		Path: n.path, Instance: n.instance, ContentGeneration: n.contentsAt, AclGeneration: n.aclAt,
 		Checksum: n.checksum, Size: int32(n.size), HasChildren: m.hasChildrenLocked(n.path),
-		Acl: &cellv1.ACL{Read: n.acl.Read, Write: n.acl.Write, Change: n.acl.Change},
-	}
-	if n.lease != 0 {
-		shown.Session = sessionID(n.lease)
+		Acl: &cellv1.ACL{Read: n.acl.Read, Write: n.acl.Write, Change: n.acl.Change}, Session: n.acl.Session,
 	}
 	if lock := m.nameLocked(n.path); lock != nil {
 		for _, e := range lock.entries[:lock.holders] {
@@ -186,7 +190,7 @@ func (k kinds) has(kind cellv1.NodeEventKind) bool { return k&(1<<kind) != 0 }
 // tellWatchersLocked tells the sessions that watch a path, those that may still read it.
 func (m *mirror) tellWatchersLocked(path string, kind cellv1.NodeEventKind, e *cellv1.NodeEvent) {
 	for s, want := range m.watchers[path] {
-		if want.has(kind) && s.stream != nil && m.mayRead(s, path) && (e.Child == "" || m.mayRead(s, e.Child)) {
+		if want.has(kind) && !s.over && s.stream != nil && m.mayRead(s, path) && (e.Child == "" || m.mayRead(s, e.Child)) {
 			s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Node{Node: &cellv1.NodeEvent{
 				Path: path, Kind: kind, Child: e.Child, ContentGeneration: e.ContentGeneration,
 				Revision: e.Revision, Token: e.Token,
@@ -199,10 +203,10 @@ func (m *mirror) tellWatchersLocked(path string, kind cellv1.NodeEventKind, e *c
 func (m *mirror) putWatchLocked(key string, value []byte) {
 	id, path, _ := strings.Cut(strings.TrimPrefix(key, watchesAt), "/")
 	var want kinds
-	s := m.sessions[id]
-	if s == nil || json.Unmarshal(value, &want) != nil {
+	if json.Unmarshal(value, &want) != nil {
 		return
 	}
+	s := m.ownerLocked(id)
 	if m.watchers[path] == nil {
 		m.watchers[path] = map[*session]kinds{}
 	}
@@ -212,12 +216,7 @@ func (m *mirror) putWatchLocked(key string, value []byte) {
 
 func (m *mirror) deleteWatchLocked(key string) {
 	id, path, _ := strings.Cut(strings.TrimPrefix(key, watchesAt), "/")
-	if s := m.sessions[id]; s != nil {
-		m.unwatchLocked(s, path)
-	}
-}
-
-func (m *mirror) unwatchLocked(s *session, path string) {
+	s := m.ownerLocked(id)
 	delete(s.watches, path)
 	delete(m.watchers[path], s)
 	if len(m.watchers[path]) == 0 {

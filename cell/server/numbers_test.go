@@ -10,64 +10,44 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
-// TestNumbersOfWrites: each of many writes at the same time returns its own numbers. A client with
-// another's numbers would take the other's contents for its own, and write over them.
+// TestNumbersOfWrites: each of many writes, and of many changes of rights, at the same time returns its own numbers. A
+// client with another's numbers would take the other's contents for its own, and write over them.
 func TestNumbersOfWrites(t *testing.T) {
 	a := dial(start(t))
-	var mu sync.Mutex
-	of := map[int64]string{} // what was written, by generation
-	var writers sync.WaitGroup
-	for w := range 8 {
-		writers.Go(func() {
-			for i := range 50 {
-				contents := fmt.Sprint("writer ", w, ", ", i)
-				n, err := a.write(t, "n", contents, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if other, taken := of[n.ContentGeneration]; taken {
-					t.Errorf("generation %d is returned for %q and for %q", n.ContentGeneration, other, contents)
-				}
-				of[n.ContentGeneration] = contents
-				mu.Unlock()
-				if n.Checksum != checksum([]byte(contents)) || int(n.Size) != len(contents) {
-					t.Errorf("for %q the size %d and the checksum of other contents are returned", contents, n.Size)
-				}
-			}
-		})
-	}
-	writers.Wait()
-}
-
-// TestNumbersOfRights: each of many changes of rights at the same time returns its own numbers.
-func TestNumbersOfRights(t *testing.T) {
-	a := dial(start(t))
 	a.mustWrite(t, "n", "")
-	var mu sync.Mutex
-	of := map[int64]string{} // the list of readers, by generation
-	var changers sync.WaitGroup
-	for c := range 8 {
-		changers.Go(func() {
-			for i := range 25 {
-				list := fmt.Sprint("list", c, "-", i)
-				r, err := a.files.SetACL(t.Context(), &cellv1.SetACLRequest{Path: "n", Acl: &cellv1.ACL{Read: list}})
-				if err != nil {
-					t.Error(err)
-					return
+	for what, write := range map[string]func(text string) (generation int64, own bool, err error){
+		"contents": func(text string) (int64, bool, error) {
+			n, err := a.write(t, "n", text, nil)
+			return n.GetContentGeneration(), n.GetChecksum() == checksum([]byte(text)) && int(n.GetSize()) == len(text), err
+		},
+		"rights": func(text string) (int64, bool, error) {
+			r, err := a.files.SetACL(t.Context(), &cellv1.SetACLRequest{Path: "n", Acl: &cellv1.ACL{Read: text}})
+			return r.GetNode().GetAclGeneration(), r.GetNode().GetAcl().GetRead() == text, err
+		},
+	} {
+		var mu sync.Mutex
+		of := map[int64]string{} // what was written, by generation
+		var writers sync.WaitGroup
+		for w := range 8 {
+			writers.Go(func() {
+				for i := range 25 {
+					text := fmt.Sprint("writer", w, "-", i)
+					generation, own, err := write(text)
+					if err != nil {
+						t.Errorf("%s: %v", what, err)
+						return
+					}
+					mu.Lock()
+					if other, taken := of[generation]; taken || !own {
+						t.Errorf("%s: for %q the numbers of others are returned, with generation %d, that of %q", what, text, generation, other)
+					}
+					of[generation] = text
+					mu.Unlock()
 				}
-				n := r.Node
-				mu.Lock()
-				if other, taken := of[n.AclGeneration]; taken || n.Acl.Read != list {
-					t.Errorf("generation %d is returned for %q and for %q, with %q", n.AclGeneration, other, list, n.Acl.Read)
-				}
-				of[n.AclGeneration] = list
-				mu.Unlock()
-			}
-		})
+			})
+		}
+		writers.Wait()
 	}
-	changers.Wait()
 }
 
 // TestNumbersOfNodes: where nodes come and go under a path, contents are read with the number of their own node, and

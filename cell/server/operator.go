@@ -19,7 +19,7 @@ import (
 // nothing is broken (P4).
 func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	var e table.Entry
-	_, err := l.changed(ctx, m.Name, toAdminister, func() (*etcdserverpb.TxnRequest, error) {
+	_, err := l.changed(ctx, l.may(m.Name, toAdminister), func() (*etcdserverpb.TxnRequest, error) {
 		l.mirror.mu.Lock()
 		defer l.mirror.mu.Unlock()
 		hold := l.mirror.holdLocked(m.Name, func(e *entry) bool { return e.tokenOf() == driver.Token(m.Token) })
@@ -121,22 +121,11 @@ func (f *front) leftLocked(e *entry) time.Duration {
 	return min(max(end.Sub(f.clock.Now()), 0), lasts)
 }
 
-// mostListed is how much one call lists at most, and limitOf how much one that asks for a limit, or for 0.
-const mostListed = 1000
-
-func limitOf(asked int32) (int, error) {
-	if asked < 0 || asked > mostListed {
-		return 0, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", asked, mostListed)
-	}
-	return int(cmp.Or(asked, mostListed)), nil
-}
+// limitOf is how much a call lists that asks for a limit, or for 0.
+func limitOf(asked int32) int { return int(cmp.Or(asked, mostListed)) }
 
 // List shows the names in use.
 func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.LocksListResponse, error) {
-	limit, err := limitOf(m.Limit)
-	if err != nil {
-		return nil, err
-	}
 	if err := l.sync(ctx); err != nil {
 		return nil, err
 	}
@@ -149,7 +138,7 @@ func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.Lo
 			return true
 		case !strings.HasPrefix(n.name, m.Prefix):
 			return false
-		case len(texts) == limit:
+		case len(texts) == limitOf(m.Limit):
 			more = true
 			return false
 		}
@@ -199,7 +188,7 @@ func (f *front) fenced(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcd
 	}
 	for {
 		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{compareChanged([]byte(needs.key), needs.changed)},
+			Compare: []*etcdserverpb.Compare{table.CompareChanged([]byte(needs.key), needs.changed)},
 			Success: []*etcdserverpb.RequestOp{table.TxnOp(req)},
 		})
 		if err != nil {

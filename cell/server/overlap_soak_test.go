@@ -109,6 +109,7 @@ func TestFenceChanges(t *testing.T) {
 			_, err := locks{second.front}.Downgrade(f.ctx, &cellv1.DowngradeRequest{Session: session, Name: "downgraded", Request: "r"})
 			return err
 		}, true},
+		{"released", func() error { second.release(session, "released", "r"); return nil }, true},
 		{"killed", func() error {
 			_, err := sessions{second.front}.Kill(f.ctx, &cellv1.KillRequest{Id: r.Id})
 			return err

@@ -93,30 +93,20 @@ type principals struct {
 
 // Bounds of the file of principals.
 const (
-	maxPrincipalsFile = 8 << 20 // bytes
-	maxPrincipalName  = 256     // bytes
-	tokensAtOnce      = 2       // of a principal, that have not expired
+	maxPrincipalName = 256 // bytes
+	tokensAtOnce     = 2   // of a principal, that have not expired
 )
 
 // readPrincipals returns the text of a file of principals.
 func readPrincipals(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(file)
 	if err != nil {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return nil, fmt.Errorf("%s: other users may write it (%v): run chmod go-w %s", file, info.Mode().Perm(), file)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxPrincipalsFile+1))
-	if err == nil && len(text) > maxPrincipalsFile {
-		err = fmt.Errorf("%s: more than %d bytes", file, maxPrincipalsFile)
-	}
-	return text, err
+	return os.ReadFile(file)
 }
 
 // parsePrincipals reads the text of a file of principals.
@@ -161,7 +151,7 @@ func (all *principals) add(e *principalEntry, now time.Time) error {
 	if err := e.Limits.complete(); err != nil {
 		return err
 	}
-	p := &principal{name: e.Name, grants: e.Rights, limits: e.Limits}
+	p := &principal{name: e.Name, grants: e.Rights, limits: e.Limits, pace: newPace(e.Limits)}
 	all.byName[e.Name] = p
 	valid := 0
 	for _, t := range e.Tokens {
@@ -269,12 +259,22 @@ func (m *mirror) mayLocked(p *principal, name string, r right) bool {
 	return m.listedLocked(m.aclLocked(name).list(r), p.name)
 }
 
-// mayAdminister reports whether the caller may do everything.
-func (f *front) mayAdminister(ctx context.Context) error {
-	if !callerOf(ctx).administers() {
-		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal does not administer the cell")
+// withdraw takes places and claims away whose principals may not lock their names any more: a client that waits already
+// feels that, and hears that its place is lost. A whole hold stays.
+func (f *front) withdraw(ctx context.Context) error {
+	var all []removal
+	f.mirror.mu.Lock()
+	for _, s := range f.mirror.sessions {
+		p := f.guard.named(s.record.Principal)
+		for e := range s.entries {
+			if s.places > 0 && e.isPlace() && (p == nil || !f.mirror.mayLocked(p, e.at.name, toWrite)) {
+				all = append(all, removal{entry: e, unused: true, tell: true, place: e.Mod})
+			}
+		}
 	}
-	return nil
+	f.mirror.mu.Unlock()
+	_, err := f.remove(ctx, all)
+	return err
 }
 
 // listsAt is what the paths of lists begin with: a node below it names principals, one on each line.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"golang.org/x/time/rate"
 
@@ -19,8 +18,7 @@ var defaultLimits = limits{
 	"locks":    100_000, // holds, places in queues, and names that its holds have closed
 	"nodes":    100_000, // that it has made
 	"bytes":    256 << 20,
-	"requests": 2_000,  // per second, at each member
-	"calls":    20_000, // under way at once, at each member
+	"requests": 2_000, // per second, at each member
 }
 
 // complete fills in what is not set.
@@ -60,23 +58,20 @@ func (f *front) mayHave(ctx context.Context, p *principal, kind string, more int
 	if err := f.hasSpace(); err != nil || p == nil || p.limits == nil {
 		return err
 	}
-	count := func() int64 {
+	for most, reached := int64(p.limits[kind]), false; ; reached = true {
 		f.mirror.mu.Lock()
-		defer f.mirror.mu.Unlock()
-		return f.mirror.usageLocked(p.name)[kind] + more
-	}
-	most := int64(p.limits[kind])
-	n := count()
-	if n+near > most {
+		n := f.mirror.usageLocked(p.name)[kind] + more
+		f.mirror.mu.Unlock()
+		switch {
+		case n+near <= most, n <= most && reached:
+			return nil
+		case reached:
+			return refuse(cellv1.Reason_REASON_QUOTA, "the principal would have %d %s: at most %d are right", n, kind, most)
+		}
 		if err := f.mirror.reach(ctx, f.written.Load()); err != nil {
 			return ofStore(ctx, err)
 		}
-		n = count()
 	}
-	if n > most {
-		return refuse(cellv1.Reason_REASON_QUOTA, "the principal would have %d %s: at most %d are right", n, kind, most)
-	}
-	return nil
 }
 
 // maxWaiters is how many may wait for one name, and maxWatches how many nodes a session may watch.
@@ -84,20 +79,6 @@ const (
 	maxWaiters = 10_000
 	maxWatches = 10_000
 )
-
-// mayWait reports whether the caller may take another place in the queue of a name.
-func (f *front) mayWait(ctx context.Context, text string) error {
-	f.mirror.mu.Lock()
-	waiters := 0
-	if n := f.mirror.nameLocked(text); n != nil {
-		waiters = n.waiters()
-	}
-	f.mirror.mu.Unlock()
-	if waiters >= maxWaiters {
-		return refuse(cellv1.Reason_REASON_QUOTA, "%d wait for %.80q: more are not right", waiters, text)
-	}
-	return f.mayHave(ctx, callerOf(ctx), "locks", 1)
-}
 
 // mayWatch reports whether a session may watch another node.
 func (f *front) mayWatch(s *session) error {
@@ -139,64 +120,39 @@ func (m *mirror) countLocked(n *node, sign int64) {
 
 // pace bounds how often a principal calls this member. Renewals and releases have a lane of their own: nobody
 // loses a session, and no lock stays closed, because the same principal asks for too much else.
-type pace struct {
-	ordinary, renewals *rate.Limiter
-	underWay           atomic.Int64 // ordinary calls
-	most               atomic.Int64
-}
+type pace struct{ ordinary, renewals *rate.Limiter }
 
 // perSession is how many renewals and releases per second each session that a principal may have adds.
 const perSession = 5
 
-// newPace returns the pace of a principal that has made no call yet: its buckets are full.
 func newPace(l limits) *pace {
-	p := &pace{ordinary: rate.NewLimiter(0, burst(l["requests"])), renewals: rate.NewLimiter(0, burst(l.renewals()))}
-	p.set(l)
-	return p
-}
-
-// set changes the limits. What is in the buckets stays.
-func (p *pace) set(l limits) {
-	p.ordinary.SetLimit(rate.Limit(l["requests"]))
-	p.ordinary.SetBurst(burst(l["requests"]))
-	p.renewals.SetLimit(rate.Limit(l.renewals()))
-	p.renewals.SetBurst(burst(l.renewals()))
-	p.most.Store(int64(l["calls"]))
-}
-
-// renewals is how many renewals and releases per second a principal may make.
-func (l limits) renewals() float64 { return 2*l["requests"] + perSession*l["sessions"] }
-
-// burst is what a bucket holds: as much as comes in a second.
-func burst(perSecond float64) int { return max(int(perSecond), 1) }
-
-// begin reports whether another call may begin, and what to do when it has ended.
-func (p *pace) begin(l lane) (end func(), err error) {
-	end = func() {}
-	switch {
-	case p == nil || l == unpaced:
-		return end, nil
-	case l == renewal:
-		if !p.renewals.Allow() {
-			return nil, refuse(cellv1.Reason_REASON_QUOTA, "the principal renews and releases too often")
-		}
-		return end, nil
-	case !p.ordinary.Allow():
-		return nil, refuse(cellv1.Reason_REASON_QUOTA, "the principal calls too often: at most %v requests per second are right", p.ordinary.Limit())
-	case p.underWay.Add(1) > p.most.Load():
-		p.underWay.Add(-1)
-		return nil, refuse(cellv1.Reason_REASON_QUOTA, "the principal has too many calls under way: at most %d are right", p.most.Load())
+	limiter := func(perSecond float64) *rate.Limiter {
+		return rate.NewLimiter(rate.Limit(perSecond), max(int(perSecond), 1))
 	}
-	return func() { p.underWay.Add(-1) }, nil
+	return &pace{limiter(l["requests"]), limiter(2*l["requests"] + perSession*l["sessions"])}
 }
 
-// withdraw waits until the principal may withdraw n requests that are not there: each is an ordinary call.
-func (p *pace) withdraw(ctx context.Context, n int) error {
-	if p == nil || n == 0 {
+// admits says why a principal may not make another call.
+func (p *principal) admits(l lane) error {
+	switch {
+	case l == operating && !p.administers():
+		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal does not administer the cell")
+	case p.pace == nil || l == unpaced, l == renewal && p.pace.renewals.Allow(), l != renewal && p.pace.ordinary.Allow():
 		return nil
 	}
-	if err := p.ordinary.WaitN(ctx, min(n, p.ordinary.Burst())); err != nil {
-		return refuse(cellv1.Reason_REASON_QUOTA, "the principal withdraws too many requests that are not there: at most %v per second are right", p.ordinary.Limit())
+	return refuse(cellv1.Reason_REASON_QUOTA, "the principal calls too often: at most %v requests per second are right", p.pace.ordinary.Limit())
+}
+
+// mayWithdraw waits until the principal may withdraw n requests that are not there. Each counts as an ordinary call: it leaves
+// a tombstone for minutes, so withdrawals of what was never asked for could fill the cell.
+func (p *principal) mayWithdraw(ctx context.Context, n int) error {
+	if p.pace == nil || n == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if p.pace.ordinary.WaitN(ctx, min(n, p.pace.ordinary.Burst())) != nil {
+		return refuse(cellv1.Reason_REASON_QUOTA, "the principal withdraws too many requests that are not there: at most %v per second are right", p.pace.ordinary.Limit())
 	}
 	return nil
 }

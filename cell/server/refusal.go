@@ -7,7 +7,6 @@ import (
 
 	"connectrpc.com/connect"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
-	"go.etcd.io/etcd/server/v3/lease"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
@@ -65,8 +64,6 @@ func ofStore(ctx context.Context, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return ended(ctx)
-	case errors.Is(err, lease.ErrLeaseNotFound):
-		return errSessionOver
 	case errors.Is(err, etcderrors.ErrNoSpace), errors.Is(err, etcderrors.ErrTooManyRequests):
 		return refuse(cellv1.Reason_REASON_REFUSED, "the cell takes nothing new at present: %w", err)
 	}

@@ -215,6 +215,42 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
+// TestPlaceWithoutRight: a client that waits does not get the lock when its principal may not have it any more. It hears that
+// its place is lost.
+func TestPlaceWithoutRight(t *testing.T) {
+	p := newPeople(t)
+	one, two := p.add(t, "one", grant{"", toWrite}), p.add(t, "two", grant{"", toWrite})
+	m := startWith(t, func(c *Config) { c.Principals = p.file })
+	a, b := dialAs(http.DefaultClient, "http://"+m.Addr(), one), dialAs(http.DefaultClient, "http://"+m.Addr(), two)
+	holder, waiter := a.open(t, 30*time.Second), b.open(t, 30*time.Second)
+	held := a.take(t, holder, "job", nil)
+	place, err := b.acquire(t, waiter, "job", func(r *cellv1.AcquireRequest) { r.Queue = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.all["two"].Rights = []grant{{"elsewhere", toWrite}}
+	p.write(t)
+	for cursor := ""; ; {
+		r, err := b.KeepAlive(t.Context(), &cellv1.KeepAliveRequest{Session: waiter, Cursor: cursor, Now: true})
+		if reasonOf(err) == cellv1.Reason_REASON_UNCERTAIN {
+			continue // it was under way when the rights changed
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cursor = r.Cursor; len(r.Events) > 0 {
+			if r.Events[0].GetLost().GetRevision() != place.Revision {
+				t.Errorf("its client is told %v", r.Events)
+			}
+			break
+		}
+	}
+	a.release(t, holder, &cellv1.Release{Name: "job", Token: held.Token})
+	if l := a.show(t, "job"); len(l.Holders)+len(l.Waiters) > 0 {
+		t.Errorf("the name has %v", l)
+	}
+}
+
 // TestACL: the ACL of the nearest node narrows what the list of principals says. Who writes lists must administer.
 func TestACL(t *testing.T) {
 	p := newPeople(t)

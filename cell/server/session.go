@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -43,29 +43,17 @@ func (r *record) admits(principal, secret string) bool {
 	return same && r.Principal == principal
 }
 
-// newSessionID returns a random id. It is the number of the lease of its holds, and the name of the
-// client in its keys. It is even: the next number is the lease of the session's places.
+// newSessionID returns a random id. It is the name of the client in the session's keys.
 func newSessionID() string {
-	var b [8]byte
+	var b [table.ClientLen / 2]byte
 	rand.Read(b[:])
-	n := binary.BigEndian.Uint64(b[:])>>1&^1 | 1<<62 // positive, and of 16 digits
-	return strconv.FormatUint(n, 16)
+	return hex.EncodeToString(b[:])
 }
 
-// leaseOf returns the lease of a session's holds. It is 0 if there is no such session.
-func leaseOf(id string) int64 {
-	n, err := strconv.ParseInt(id, 16, 64)
-	if err != nil || len(id) != table.ClientLen || n < 1<<62 || n&1 != 0 {
-		return 0
-	}
-	return n
+func isSessionID(id string) bool {
+	_, err := hex.DecodeString(id)
+	return err == nil && len(id) == table.ClientLen
 }
-
-// placeLeaseOf returns the lease of a session's places.
-func placeLeaseOf(id string) int64 { return leaseOf(id) | 1 }
-
-// sessionID returns the id of the session whose lease it is.
-func sessionID(lease int64) string { return strconv.FormatInt(lease, 16) }
 
 // newSecret returns a secret of 128 bits.
 func newSecret() string {
@@ -82,7 +70,7 @@ func hashed(secret string) string {
 // credential takes what Open has returned apart.
 func credential(text string) (id, secret string, err error) {
 	id, secret, _ = strings.Cut(text, ".")
-	if leaseOf(id) == 0 || secret == "" || len(secret) > 64 {
+	if !isSessionID(id) || secret == "" || len(secret) > 64 {
 		return "", "", refuse(cellv1.Reason_REASON_INVALID, "session: what Open has returned is wanted")
 	}
 	return id, secret, nil
@@ -93,13 +81,33 @@ type session struct {
 	id      string
 	record  record // does not change
 	entries map[*entry]bool
-	places  int             // entries on the lease of places
-	placed  bool            // whether there were any, so that there is such a lease
-	watches map[string]bool // the paths of nodes that it watches
-	usage   usage           // of its principal
+	places  int              // entries that are places
+	nodes   map[string]int64 // its ephemeral nodes: instances by path
+	watches map[string]bool  // the paths of nodes that it watches
+	usage   usage            // of its principal
 	home    home
 	over    bool
-	stream  *stream // nil: no call has been parked for it at this member
+	ended   driver.Instant // when this member has learnt that it is over
+	stream  *stream        // nil: no call has been parked for it at this member
+}
+
+// forgetLocked has a session have nothing.
+func (s *session) forgetLocked(m *mirror) {
+	s.entries, s.nodes, s.watches, s.places = map[*entry]bool{}, map[string]int64{}, map[string]bool{}, 0
+	s.usage = m.usageLocked(s.record.Principal)
+}
+
+// ownerLocked returns the session of an id: also one that is over, as long as something of it is left.
+func (m *mirror) ownerLocked(id string) *session {
+	if s := m.sessions[id]; s != nil {
+		return s
+	}
+	if m.ended[id] == nil {
+		s := &session{id: id, over: true, ended: m.clock.Now()}
+		s.forgetLocked(m)
+		m.ended[id] = s
+	}
+	return m.ended[id]
 }
 
 func (m *mirror) putSessionLocked(id string, text []byte) {
@@ -109,8 +117,8 @@ func (m *mirror) putSessionLocked(id string, text []byte) {
 	}
 	s := m.sessions[id]
 	if s == nil {
-		s = &session{id: id, record: r, entries: map[*entry]bool{}, watches: map[string]bool{}}
-		s.usage = m.usageLocked(r.Principal)
+		s = &session{id: id, record: r}
+		s.forgetLocked(m)
 		s.usage["sessions"]++
 		m.sessions[id] = s
 	}
@@ -119,10 +127,9 @@ func (m *mirror) putSessionLocked(id string, text []byte) {
 func (m *mirror) deleteSessionLocked(id string) {
 	if s := m.sessions[id]; s != nil {
 		delete(m.sessions, id)
+		m.ended[id] = s
 		s.usage["sessions"]--
-		for path := range s.watches {
-			m.unwatchLocked(s, path)
-		}
+		s.ended = m.clock.Now()
 		s.endLocked()
 	}
 }
@@ -140,7 +147,6 @@ func (s *session) addLocked(e *entry) {
 	s.usage["locks"]++
 	if e.isPlace() {
 		s.places++
-		s.placed = true
 		if s.stream != nil {
 			s.stream.wakeLocked() // places are to be confirmed more often than a session
 		}
@@ -165,28 +171,8 @@ func (s *session) removeLocked(e *entry, why cellv1.Reason) {
 	}
 }
 
-// grantedLocked takes in that a place has become a hold. Of a hold that never was a place the call
-// of Acquire tells.
-func (s *session) grantedLocked(e *entry) {
-	if s.entries[e] && e.isPlace() {
-		s.tellLocked(e)
-	}
-}
-
-// movedLocked takes in that an entry has come to another lease: a claim has become a whole hold.
-func (s *session) movedLocked(e *entry, wasPlace bool) {
-	if !s.entries[e] || wasPlace == e.isPlace() {
-		return
-	}
-	if !wasPlace {
-		s.places++
-		return
-	}
-	s.places--
-	s.tellLocked(e)
-}
-
-// tellLocked puts a grant into the stream. A call of Acquire may tell it too.
+// tellLocked puts a grant into the stream: a place has become a hold, or a claim a whole one. A call of Acquire may tell it
+// too. Of a hold that never was a place only that tells.
 func (s *session) tellLocked(e *entry) {
 	if s.stream != nil {
 		s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Granted{Granted: e.holdingLocked()}})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,12 +21,8 @@ type (
 	locks    struct{ *front }
 )
 
-// Bounds of sessions.
-const (
-	defaultTTL   = 30 * time.Second
-	maxTTL       = 24 * time.Hour
-	maxLockDelay = 10 * time.Minute
-)
+// defaultTTL is that of sessions which ask for none.
+const defaultTTL = 30 * time.Second
 
 // Open opens a session.
 func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.OpenResponse, error) {
@@ -37,8 +32,8 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 		TTL: cmp.Or(m.Ttl.AsDuration(), defaultTTL).Milliseconds(), LockDelay: m.LockDelay.AsDuration().Milliseconds(),
 		Opened: time.Now().UnixMilli(),
 	}
-	if err := f.checkOpen(m, &rec); err != nil {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
+	if rec.ttl() < f.minTTL {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "ttl: %v is too short: this cell's shortest is %v", rec.ttl(), f.minTTL)
 	}
 	if err := f.mayHave(ctx, callerOf(ctx), "sessions", 1); err != nil {
 		return nil, err
@@ -59,9 +54,6 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 	}}); err != nil {
 		return nil, ofStore(ctx, err)
 	}
-	if err := f.grantLease(ctx, leaseOf(id)); err != nil {
-		return nil, err
-	}
 	f.mirror.mu.Lock()
 	s := f.mirror.sessions[id]
 	if s == nil || s.over || s.home.ending {
@@ -78,53 +70,79 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 	}, nil
 }
 
-func (f *front) checkOpen(m *cellv1.OpenRequest, r *record) error {
-	err := cmp.Or(checkDuration("ttl", m.Ttl, maxTTL), checkDuration("lock_delay", m.LockDelay, maxLockDelay), checkNote(m.Note))
-	if err == nil && r.ttl() < f.minTTL {
-		err = fmt.Errorf("ttl: %v is too short: this cell's shortest is %v", r.ttl(), f.minTTL)
-	}
-	return err
-}
-
 // Close ends a session and all that it has.
 func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.CloseResponse, error) {
 	s, err := f.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.end(ctx, s, false); err != nil {
+	if err := f.end(ctx, s, nil, false); err != nil {
 		return nil, err
 	}
 	return &cellv1.CloseResponse{}, nil
 }
 
-// end ends a session, and all that it has. First no member serves it any more.
-func (f *front) end(ctx context.Context, s *session, killed bool) error {
-	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Success: forget(s.id)})
-	if err != nil {
+// end ends a session if some comparisons succeed, and all that it has. First no member serves it any more.
+func (f *front) end(ctx context.Context, s *session, same []*etcdserverpb.Compare, killed bool) error {
+	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Compare: same, Success: []*etcdserverpb.RequestOp{
+		table.DeleteOp([]byte(sessionsAt + s.id)), table.DeleteOp([]byte(homesAt + s.id)),
+	}})
+	if err == nil && resp.Succeeded {
+		err = f.mirror.reach(ctx, resp.Header.Revision)
+	}
+	if err != nil || !resp.Succeeded {
 		return ofStore(ctx, err)
 	}
-	if err := f.endLeases(ctx, s, resp.Header.Revision, killed); err != nil {
+	if err := f.clear(ctx, s, killed); err != nil {
 		return err
 	}
 	return f.sync(ctx)
 }
 
+// clear removes what a session has left that is over: it gets no more, because whatever is put for a session is put only
+// while it exists. The names of its holds stay closed for their minimum, and for their lock-delay if it was killed: a
+// session that expires lasts for its lock-delay as well.
+func (f *front) clear(ctx context.Context, s *session, killed bool) error {
+	ctx = context.WithValue(ctx, fenceKey{}, nil) // the hold of the call's sequencer may be among them
+	var entries []removal
+	var keys []*etcdserverpb.RequestOp
+	f.mirror.mu.Lock()
+	for e := range s.entries {
+		r := removal{entry: e, unused: e.isPlace()} // nobody has begun to use a claim
+		if killed && e.holds {
+			r.unused, r.closed = false, e.Delay()
+		}
+		entries = append(entries, r)
+	}
+	for path, instance := range s.nodes {
+		key := []byte(nodesAt + path)
+		keys = append(keys, table.TxnOp(&etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, instance)},
+			Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp([]byte(contentsAt + path))},
+		}))
+	}
+	for path := range s.watches {
+		keys = append(keys, table.DeleteOp([]byte(watchesAt+s.id+"/"+path)))
+	}
+	f.mirror.mu.Unlock()
+	_, err := f.remove(ctx, entries)
+	for some := range slices.Chunk(keys, removalsAtOnce/2) {
+		if err == nil {
+			_, err = f.put(ctx, &etcdserverpb.TxnRequest{Success: some})
+		}
+	}
+	return ofStore(ctx, err)
+}
+
 // List lists the sessions.
 func (f sessions) List(ctx context.Context, m *cellv1.SessionsListRequest) (*cellv1.SessionsListResponse, error) {
-	limit, err := limitOf(m.Limit)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.mayAdminister(ctx); err != nil {
-		return nil, err
-	}
 	if err := f.sync(ctx); err != nil {
 		return nil, err
 	}
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
 	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(f.mirror.sessions)), func(id string) bool { return id <= m.After })
+	limit := limitOf(m.Limit)
 	resp := &cellv1.SessionsListResponse{More: len(ids) > limit}
 	for _, id := range ids[:min(len(ids), limit)] {
 		resp.Sessions = append(resp.Sessions, f.mirror.sessions[id].infoLocked())
@@ -150,12 +168,6 @@ func (s *session) infoLocked() *cellv1.SessionInfo {
 // Kill ends a session for an operator. The names of its holds stay closed for its lock-delay.
 func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.KillResponse, error) {
 	id := r.Id
-	if leaseOf(id) == 0 {
-		return nil, refuse(cellv1.Reason_REASON_INVALID, "id: %.80q is no session's: see the list of sessions", id)
-	}
-	if err := f.mayAdminister(ctx); err != nil {
-		return nil, err
-	}
 	if err := f.sync(ctx); err != nil {
 		return nil, err
 	}
@@ -165,7 +177,7 @@ func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.Kill
 	if s == nil {
 		return nil, errSessionOver
 	}
-	if err := f.end(ctx, s, true); err != nil {
+	if err := f.end(ctx, s, nil, true); err != nil {
 		return nil, err
 	}
 	f.note(ctx, "a session was killed", "session", id, "of", s.record.Principal)

@@ -31,6 +31,7 @@ type Value struct {
 	Until      int64  `json:"until_ms,omitempty"`    // when it opens, by the same clock
 	MinHold    int64  `json:"min_hold_ms,omitempty"` // of a hold: from the grant on; of a closed entry of a cell: since it is closed
 	Principal  string `json:"principal,omitempty"`   // of a closed entry: whose it is where clients have principals
+	Place      bool   `json:"place,omitempty"`       // in a cell: its client has not begun to use it
 }
 
 // NewValue returns the value of a request's key. Asked is when it was asked for, by the wall clock of

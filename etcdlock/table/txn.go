@@ -29,8 +29,8 @@ func (l *Layout) Take(name, owner, key, text string, lease clientv3.LeaseID, see
 type Removal struct {
 	Key     string // "": there is none, only the tombstone is to be put
 	Created int64
-	// Lease, if it is not 0, is the lease that the key must still be on.
-	Lease clientv3.LeaseID
+	// Mod, if it is not 0, is the revision of the last change that the key must still have.
+	Mod int64
 	// Closed, if it is not "", is the value of the key that closes the name from now on, on no lease: the key stays.
 	Closed string
 	// Tombstone is what says that no request of its owner may put a key any more. It is put on
@@ -46,8 +46,8 @@ func Remove(removals []Removal, tombstones clientv3.LeaseID) *etcdserverpb.TxnRe
 		key, one := []byte(r.Key), &etcdserverpb.TxnRequest{}
 		if r.Key != "" {
 			one.Compare = []*etcdserverpb.Compare{CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, r.Created)}
-			if r.Lease != 0 {
-				one.Compare = append(one.Compare, compareLease(key, r.Lease))
+			if r.Mod != 0 {
+				one.Compare = append(one.Compare, CompareChanged(key, r.Mod))
 			}
 			one.Success = []*etcdserverpb.RequestOp{DeleteOp(key)}
 			if r.Closed != "" {
@@ -96,7 +96,7 @@ func Move(key string, created int64, from, to clientv3.LeaseID) *etcdserverpb.Tx
 // The same key is put again, so its place in the order and its tokens stay.
 func Change(key string, mod int64, text string) *etcdserverpb.TxnRequest {
 	return &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{compareChanged([]byte(key), mod)},
+		Compare: []*etcdserverpb.Compare{CompareChanged([]byte(key), mod)},
 		Success: []*etcdserverpb.RequestOp{put(&etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(text), IgnoreLease: true})},
 		Failure: []*etcdserverpb.RequestOp{RangeOp([]byte(key), nil, 0)},
 	}
@@ -106,7 +106,7 @@ func Change(key string, mod int64, text string) *etcdserverpb.TxnRequest {
 // lease, from which the holder learns what has happened. marker "": none.
 func Break(e *Entry, marker, text string, lease clientv3.LeaseID) *etcdserverpb.TxnRequest {
 	txn := &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{compareChanged([]byte(e.Key), e.Mod)},
+		Compare: []*etcdserverpb.Compare{CompareChanged([]byte(e.Key), e.Mod)},
 		Success: []*etcdserverpb.RequestOp{DeleteOp([]byte(e.Key))},
 	}
 	if marker != "" {
@@ -131,8 +131,8 @@ func compareLease(key []byte, id clientv3.LeaseID) *etcdserverpb.Compare {
 	}
 }
 
-// compareChanged compares the revision of a key's last change.
-func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
+// CompareChanged compares the revision of a key's last change.
+func CompareChanged(key []byte, rev int64) *etcdserverpb.Compare {
 	return &etcdserverpb.Compare{
 		Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_MOD, Key: key,
 		TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: rev},
