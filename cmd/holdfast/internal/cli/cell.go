@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/celllock"
 )
 
@@ -35,9 +36,7 @@ REVISION than the others.`,
 			Long: `List the members that the cell has, whether they run or not. One that has not caught up yet
 learns, and does not count.`,
 		}, func(ctx context.Context, c *cellStore, _ []string) error {
-			return a.printMembers(cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
-				return m.Cell.Status(ctx, &cellv1.StatusRequest{})
-			}))
+			return a.printMembers(cell.Call(ctx, c.Client, true, cell.Cell, cellv1connect.CellClient.Status, &cellv1.StatusRequest{}))
 		}),
 		a.ofCell(cobra.Command{
 			Use: "add PEER-URL", Short: "Make room for another member", Args: oneArgument("the URL at which the other members will find it"),
@@ -48,9 +47,7 @@ To replace a member whose data are lost, remove it first, and start the new one 
 directory.`,
 			Example: `  holdfast cell add https://10.0.0.4:7434`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
-			added, err := cell.Ask(ctx, c.Client, false, func(ctx context.Context, m *cell.Member) (*cellv1.AddResponse, error) {
-				return m.Cell.Add(ctx, &cellv1.AddRequest{PeerUrl: args[0]})
-			})
+			added, err := cell.Call(ctx, c.Client, false, cell.Cell, cellv1connect.CellClient.Add, &cellv1.AddRequest{PeerUrl: args[0]})
 			if err == nil {
 				a.hint("start it on its host: holdfast serve --join --name NAME, with --member for each of these and for itself")
 			}
@@ -61,9 +58,8 @@ directory.`,
 			Long: `Take a member out of the cell for good, by its name or its id. It stops, and its data are of no
 more use.`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
-			return a.printMembers(cell.Ask(ctx, c.Client, false, func(ctx context.Context, m *cell.Member) (*cellv1.RemoveResponse, error) {
-				return m.Cell.Remove(ctx, &cellv1.RemoveRequest{Member: args[0]})
-			}))
+			return a.printMembers(cell.Call(ctx, c.Client, false, cell.Cell, cellv1connect.CellClient.Remove,
+				&cellv1.RemoveRequest{Member: args[0]}))
 		}),
 		a.cellBackupCommand(), a.cellRestoreCommand(),
 		a.ofCell(cobra.Command{
@@ -77,11 +73,9 @@ many locks it holds, and in how many queues it waits.`,
 			Long: `End a session: its holds are lost, and open when their lock-delay is over. Its client is told at
 once if the cell can reach it. If not, it trusts its locks until its TTL is over.`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
-			// It is parked as far as the client goes: a second call would not find what a slow first one has ended.
-			return c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
-				_, err := m.Sessions.Kill(ctx, &cellv1.KillRequest{Id: args[0]})
-				return err
-			})
+			// Not repeated: a second call would not find what the first has ended.
+			_, err := cell.Call(ctx, c.Client, false, cell.Sessions, cellv1connect.SessionsClient.Kill, &cellv1.KillRequest{Id: args[0]})
+			return err
 		}),
 	)
 	return above
@@ -208,9 +202,7 @@ func (a *app) cellStatus(ctx context.Context, c *cellStore, _ []string) error {
 			row = []string{s.Address, r.Member, state, fmt.Sprint(r.Revision), sizeText(r.Size),
 				fmt.Sprint(r.Sessions), fmt.Sprint(r.Names), fmt.Sprint(r.Nodes), r.Version}
 		}
-		if err := l.add(j, row...); err != nil {
-			return err
-		}
+		l.add(j, row...)
 	}
 	if err := l.print(""); err != nil || wrong == nil {
 		return err
@@ -230,15 +222,7 @@ func sizeText(n int64) string {
 	return fmt.Sprintf("%d MiB", n>>20)
 }
 
-// memberJSON is the JSON form of a member. It is an interface: fields may be added.
-type memberJSON struct {
-	ID      string `json:"id"`
-	Name    string `json:"name,omitempty"`
-	PeerURL string `json:"peer_url"`
-	Learner bool   `json:"learner,omitempty"`
-}
-
-// printMembers prints the members that a call has answered with.
+// printMembers prints the members that a call has answered with. Their JSON form is that of the API.
 func (a *app) printMembers(answer interface{ GetMembers() []*cellv1.Member }, err error) error {
 	if err != nil {
 		return err
@@ -252,9 +236,7 @@ func (a *app) printMembers(answer interface{ GetMembers() []*cellv1.Member }, er
 		case m.Learner:
 			state = "learns"
 		}
-		if err := l.add(memberJSON{m.Id, m.Name, m.PeerUrl, m.Learner}, m.Name, m.PeerUrl, state, m.Id); err != nil {
-			return err
-		}
+		l.add(m, m.Name, m.PeerUrl, state, m.Id)
 	}
 	return l.print("")
 }
@@ -274,21 +256,17 @@ type sessionJSON struct {
 func (a *app) cellSessions(ctx context.Context, c *cellStore, _ []string) error {
 	l := a.list("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
 	for after, more := "", true; more; {
-		r, err := cell.Ask(ctx, c.Client, true, func(ctx context.Context, m *cell.Member) (*cellv1.SessionsListResponse, error) {
-			return m.Sessions.List(ctx, &cellv1.SessionsListRequest{After: after})
-		})
+		r, err := cell.Call(ctx, c.Client, true, cell.Sessions, cellv1connect.SessionsClient.List, &cellv1.SessionsListRequest{After: after})
 		if err != nil {
 			return err
 		}
 		for _, s := range r.Sessions {
 			after = s.Id
 			open, ttl, delay := s.Open.AsDuration(), s.Ttl.AsDuration(), s.LockDelay.AsDuration()
-			if err := l.add(
+			l.add(
 				sessionJSON{s.Id, s.Principal, s.Note, ttl.Milliseconds(), delay.Milliseconds(), open.Milliseconds(), s.Holds, s.Places},
 				s.Id, s.Principal, s.Note, durationText(open), durationText(ttl), fmt.Sprint(s.Holds), fmt.Sprint(s.Places),
-			); err != nil {
-				return err
-			}
+			)
 		}
 		more = r.More && len(r.Sessions) > 0
 	}

@@ -83,13 +83,11 @@ begins. Its --data must not be there yet. Do it for each member, with the same -
 all but the first with the --revision that the first one printed. Then start them with
 'holdfast serve' and the same --name, --data and --member.
 
-The new cell has the files of the backup that belong to no session. It has no locks and no
-sessions, and its tokens are larger than any before. So start it when nobody trusts a lock of the
-old cell any more: when the longest TTL and lock-delay are over, 30 s unless clients say otherwise.
+The new cell has the files of the backup that belong to no session, and no locks. Its tokens are
+larger than any before. Start it when the longest TTL and lock-delay of the old cell's locks are over.
 
 ` + cellExitCodes,
-		Example: `  holdfast cell restore /var/backups/cell --data /var/lib/holdfast
-  holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \
+		Example: `  holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \
     --member a=https://10.0.0.1:7434 --member b=https://10.0.0.2:7434 \
     --member c=https://10.0.0.3:7434`,
 		RunE: func(_ *cobra.Command, args []string) error {

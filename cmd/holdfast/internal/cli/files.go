@@ -21,10 +21,9 @@ func (a *app) filesCommand() *cobra.Command {
 	above := &cobra.Command{
 		Use:   "files",
 		Short: "Read and write the small files of a cell",
-		Long: `Read and write the small files of a cell, the lock service that 'holdfast serve' runs: settings,
-the address of a leader, a list of members. Each is read and written as a whole, and has at most
-256 KiB. Each has numbers that only grow: its instance, and the generations of its contents and of
-its rights.
+		Long: `Read and write the small files of a cell, the lock service that 'holdfast serve' runs. Each is read
+and written as a whole, and has at most 256 KiB. Each has numbers that only grow: its instance, and
+the generations of its contents and of its rights.
 
 The store must be a cell: --store cell://HOST:PORT, or HOLDFAST_STORE.`,
 	}
@@ -85,9 +84,7 @@ func (a *app) filesLs(ctx context.Context, c *cellStore, args []string) error {
 		if n.Instance != 0 {
 			row = append(row, fmt.Sprint(n.Size), fmt.Sprint(n.ContentGeneration), n.Session)
 		}
-		if err := l.add(n, row...); err != nil {
-			return err
-		}
+		l.add(n, row...)
 	}
 	return l.print("there are no files")
 }

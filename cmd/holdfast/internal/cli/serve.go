@@ -34,21 +34,18 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a member of a lock service of your own",
-		Long: `Run a member of a cell: a lock service for teams that have no store which they trust with locks, or
-many languages. Clients come by cell://HOST:PORT, or by HTTP with JSON.
+		Long: `Run a member of a cell, a lock service. Clients come by cell://HOST:PORT, or by HTTP with JSON.
 
 Without a flag it is a cell of one member, for this host alone, which keeps its data in
-$XDG_STATE_HOME/holdfast/cell or ~/.local/state/holdfast/cell. A cell of three members outlives
-the death of one, a cell of five that of two: start each with its own --name and --data, and with
-the same list of --member.
+$XDG_STATE_HOME/holdfast/cell or ~/.local/state/holdfast/cell. Start each of several members with
+its own --name and --data, and with the same list of --member.
 
 For other hosts it needs a certificate, and must know who calls: give it --tls-client-ca, or a file
 with --principals. It reads certificates and principals again when they change.
 
 Each flag may also stand in the environment, as HOLDFAST_SERVE_ and its name in capitals with _
-for -, or in the file that --config names, one to a line: listen = 10.0.0.1:7433. In the environment
-several values are separated by commas; in the file each has a line of its own. A flag is stronger
-than the environment, and that is stronger than the file.
+for -, several values separated by commas, or in the file that --config names, one to a line:
+listen = 10.0.0.1:7433. A flag is stronger than the environment, and that is stronger than the file.
 
 On SIGTERM or SIGINT it sends its clients to other members and stops. A second signal stops it at
 once.
