@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/cell"
+	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
@@ -26,7 +27,7 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	s.Abandon() // nothing extends it from here on
 	trusted, _ := s.Trusted()
 	end := trusted.Since.Add(trusted.Valid)
-	r := &record{session: s, claim: true, places: cell.Extension{Since: end.Add(-100 * time.Millisecond), Valid: 2 * time.Second}}
+	r := &record{session: s, has: &cellv1.Holding{Claim: true}, places: cell.Extension{Since: end.Add(-100 * time.Millisecond), Valid: 2 * time.Second}}
 	if since, valid := r.lastsLocked(request.TTL); since.Add(valid) > end {
 		t.Errorf("P1: a claim is trusted for %v longer than its session", since.Add(valid).Sub(end))
 	}

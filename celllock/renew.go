@@ -61,7 +61,7 @@ const atATime = 64
 // heldLocked returns the record of the hold of a grant, or nil.
 func (c *client) heldLocked(g *driver.Grant) *record {
 	r := c.recordLocked(g.Name, g.Owner)
-	if r == nil || r.state != held || g.Token != 0 && r.token != g.Token&^(block-1) {
+	if r == nil || !r.held() || g.Token != 0 && r.token() != g.Token&^(block-1) {
 		return nil
 	}
 	return r
@@ -74,7 +74,7 @@ func (c *client) extend(ctx context.Context, grants []driver.Grant) map[*session
 	for i := range grants {
 		if r := c.heldLocked(&grants[i]); r != nil {
 			of := claims[r.session]
-			if r.claim {
+			if r.has.Claim {
 				of = append(of, &cellv1.Claim{Name: r.name, Request: r.request})
 			}
 			claims[r.session] = of

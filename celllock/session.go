@@ -82,7 +82,7 @@ func (s *session) Over(why error) {
 	loss := driver.Loss{Err: fmt.Errorf("%w: %w", driver.ErrNotHeld, why)}
 	for _, r := range c.records {
 		if r.session == s {
-			if r.state == held {
+			if r.held() {
 				loss.Owners = append(loss.Owners, r.request)
 			}
 			c.forgetLocked(r)
@@ -102,7 +102,7 @@ func (s *session) Event(e *cellv1.Event) {
 		}
 	}
 	if l := e.GetLost(); l != nil {
-		if r := c.records[key{l.Name, l.Request}]; r != nil && r.session == s && r.revision == l.Revision {
+		if r := c.records[key{l.Name, l.Request}]; r != nil && r.session == s && r.has.GetRevision() == l.Revision {
 			c.lostLocked(r, l.Reason)
 		}
 	}
@@ -122,7 +122,7 @@ func (s *session) Complete(all []*cellv1.Holding, revision int64) {
 		}
 	}
 	for k, r := range c.records {
-		if r.session == s && !there[k] && r.revision != 0 && r.revision <= revision {
+		if r.session == s && !there[k] && r.has != nil && r.has.Revision <= revision {
 			c.lostLocked(r, cellv1.Reason_REASON_NOT_HELD)
 		}
 	}
@@ -130,7 +130,7 @@ func (s *session) Complete(all []*cellv1.Holding, revision int64) {
 
 // lostLocked notes that a hold or a place is gone.
 func (c *client) lostLocked(r *record, reason cellv1.Reason) {
-	if r.state == held {
+	if r.held() {
 		why := driver.ErrNotHeld
 		if reason == cellv1.Reason_REASON_BROKEN {
 			why = driver.ErrBroken
@@ -140,17 +140,7 @@ func (c *client) lostLocked(r *record, reason cellv1.Reason) {
 	c.forgetLocked(r)
 }
 
-// state is what the client knows of a request.
-type state uint8
-
-const (
-	asking  state = iota // a call is under way, or nobody knows what became of one
-	queued               // it has a place
-	held                 // it has a hold
-	leaving              // its time was over, and it is being released
-)
-
-// key names a request in the cell: a name there, and the owner.
+// key names a request in the cell: a name there, and the owner, which is letters and digits as package holdfast makes it.
 type key struct{ name, request string }
 
 func (c *client) keyOf(name, owner string) key { return key{c.prefix + name, owner} }
@@ -163,19 +153,21 @@ func (c *client) out(name string) string { return strings.TrimPrefix(name, c.pre
 // the session ends. The client's mutex guards it.
 type record struct {
 	key
-	session   *session
-	state     state
-	asks      int          // calls that are under way
-	revision  int64        // of the hold or place; 0: not known
-	token     driver.Token // the first of the hold
-	claim     bool         // the hold is on the lease of places
-	contended bool
-	ahead     int            // of a place, as it was told last
-	places    cell.Extension // of the lease of places, as it was told of this request alone
-	until     driver.Instant // how long the hold or place stays unless it is renewed or confirmed; 0: not limited
-	delay     time.Duration  // the part of that for which the hold is not trusted any more
-	news      chan struct{}  // one value: something has changed
+	session *session
+	asks    int             // calls that are under way
+	has     *cellv1.Holding // its hold or place, as it was told last; nil: not known
+	leaving bool            // its time was over, and it is being released
+	places  cell.Extension  // of the lease of places, as it was told of this request alone
+	until   driver.Instant  // how long the hold or place stays unless it is renewed or confirmed; 0: not limited
+	delay   time.Duration   // the part of that for which the hold is not trusted any more
+	news    chan struct{}   // one value: something has changed
 }
+
+func (r *record) held() bool   { return r.has.GetToken() != 0 && !r.leaving }
+func (r *record) queued() bool { return r.has != nil && r.has.Token == 0 && !r.leaving }
+
+// token is the first of the hold. A hand-over may have raised the one that the cell tells.
+func (r *record) token() driver.Token { return driver.Token(r.has.GetToken()) &^ (block - 1) }
 
 // recordLocked returns what is known of an owner, or nil.
 func (c *client) recordLocked(name, owner string) *record { return c.records[c.keyOf(name, owner)] }
@@ -185,7 +177,7 @@ func (c *client) forgetLocked(r *record) {
 	if c.records[r.key] == r {
 		delete(c.records, r.key)
 	}
-	r.state, r.revision, r.until, r.places = asking, 0, 0, cell.Extension{}
+	r.has, r.leaving, r.until, r.places = nil, false, 0, cell.Extension{}
 	r.wakeLocked()
 }
 
@@ -198,23 +190,15 @@ func (r *record) wakeLocked() {
 
 // takeLocked takes in what the cell says that the request has.
 func (c *client) takeLocked(r *record, h *cellv1.Holding) {
-	if r.state == leaving || r.revision != 0 && r.revision != h.Revision {
+	wasHeld := r.held()
+	if r.leaving || r.has != nil && r.has.Revision != h.Revision || wasHeld && h.Token == 0 {
 		return // it is old, or of another hold; the record's own is told to be lost by itself
 	}
 	c.records[r.key] = r // it may have been forgotten meanwhile
-	r.revision = h.Revision
-	if h.Token == 0 {
-		if r.state == asking {
-			r.state, r.ahead = queued, int(h.Ahead)
-		}
-		return
-	}
-	r.claim = h.Claim
-	if r.state != held {
-		r.state, r.token, r.contended = held, driver.Token(h.Token)&^(block-1), h.Contended
-		if since, valid := r.lastsLocked(maxTTL); r.claim { // unless somebody takes it
-			c.endsLocked(r, since.Add(valid), 0)
-		}
+	r.has = h
+	if h.Claim && !wasHeld { // unless somebody takes it
+		since, valid := r.lastsLocked(maxTTL)
+		c.endsLocked(r, since.Add(valid), 0)
 	}
 	r.wakeLocked()
 }
@@ -222,7 +206,8 @@ func (c *client) takeLocked(r *record, h *cellv1.Holding) {
 // grantLocked returns the hold to who has asked for it, and begins its time.
 func (c *client) grantLocked(r *record, req *driver.Request) driver.Grant {
 	g := driver.Grant{
-		Request: *req, Token: r.token, Block: min(max(req.Tokens, 1), block), Contended: r.contended, Claim: r.claim, Handle: r.session,
+		Request: *req, Token: r.token(), Block: min(max(req.Tokens, 1), block), Contended: r.has.Contended, Claim: r.has.Claim,
+		Handle: r.session,
 	}
 	g.Since, g.Valid = r.lastsLocked(req.TTL)
 	c.endsLocked(r, g.Since.Add(g.Valid), req.LockDelay)
@@ -232,7 +217,7 @@ func (c *client) grantLocked(r *record, req *driver.Request) driver.Grant {
 // endsLocked notes until when a hold or place lasts unless it is renewed or confirmed. The name of a hold that ends so
 // stays closed for its lock-delay, unless it is a claim that nobody has renewed.
 func (c *client) endsLocked(r *record, until driver.Instant, delay time.Duration) {
-	if r.claim {
+	if r.has.GetClaim() {
 		delay = 0
 	}
 	r.until, r.delay = until.Add(delay), delay
@@ -247,7 +232,7 @@ func (r *record) lastsLocked(ttl time.Duration) (since driver.Instant, valid tim
 	if r.places.Since > places.Since {
 		places = r.places
 	}
-	if valid := min(places.Valid, ttl); r.claim && places.Since.Add(valid) < whole.Since.Add(whole.Valid) {
+	if valid := min(places.Valid, ttl); r.has.GetClaim() && places.Since.Add(valid) < whole.Since.Add(whole.Valid) {
 		return places.Since, valid
 	}
 	return whole.Since, min(whole.Valid, ttl)
@@ -272,11 +257,11 @@ func (c *client) sweep() {
 			next = min(next, now.Add(sweepPause))
 		default:
 			// A minimum hold goes on. Of a claim nobody knows whether its work has begun: it has none.
-			g := driver.Grant{Request: driver.Request{Name: c.out(r.name), Owner: r.request}, Token: r.token, Handle: r.session}
-			if r.state == held && !r.claim {
+			g := driver.Grant{Request: driver.Request{Name: c.out(r.name), Owner: r.request}, Token: r.token(), Handle: r.session}
+			if r.held() && !r.has.Claim {
 				g.MinHold = 1
 			}
-			r.state, r.until = leaving, 0
+			r.leaving, r.until = true, 0
 			r.wakeLocked()
 			over = append(over, g)
 		}

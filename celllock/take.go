@@ -33,15 +33,16 @@ func (c *client) confirmed(ctx context.Context, req *driver.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.recordLocked(req.Name, req.Owner)
-	if r == nil || r.state != queued || ctx.Err() != nil || c.life.Err() != nil {
+	if r == nil || !r.queued() || ctx.Err() != nil || c.life.Err() != nil {
 		return nil
 	}
 	_, places := r.session.Trusted()
 	if places.Since <= c.clock.Now().Add(-places.Valid/2) {
 		return nil
 	}
-	c.endsLocked(r, places.Since.Add(c.caps.PlaceLife(r.ahead)), 0)
-	return &driver.HeldError{Name: req.Name, Ahead: r.ahead}
+	ahead := int(r.has.Ahead)
+	c.endsLocked(r, places.Since.Add(c.caps.PlaceLife(ahead)), 0)
+	return &driver.HeldError{Name: req.Name, Ahead: ahead}
 }
 
 // take asks for a lock, or a place in its queue. A session that is over is replaced once.
@@ -74,7 +75,7 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 		r = &record{key: k, session: s, news: make(chan struct{}, 1)}
 		c.records[k] = r
 	}
-	if r.session != s || r.state == leaving {
+	if r.session != s || r.leaving {
 		c.mu.Unlock()
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
 	}
@@ -105,12 +106,12 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 		switch certain := cell.Certain(err); {
 		case certain && lost && !driver.Gone(given):
 			given = driver.Uncertain(err)
-		case certain && !lost && r.asks == 0 && r.state == asking:
+		case certain && !lost && r.asks == 0 && r.has == nil:
 			c.forgetLocked(r)
 		}
 		return g, given
 	}
-	if r.revision != 0 && r.revision != resp.Revision && r.state != leaving {
+	if r.has != nil && r.has.Revision != resp.Revision && !r.leaving {
 		c.forgetLocked(r) // what it had is gone, and this is another
 	}
 	r.places = r.places.Later(sent, resp.Places)
@@ -121,11 +122,10 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 	case s.over:
 		c.forgetLocked(r)
 		return g, driver.Uncertain(cell.ErrSessionOver)
-	case r.state == held:
+	case r.held():
 		return c.grantLocked(r, req), nil
-	case r.state == queued:
-		r.ahead = int(resp.Ahead)
-		c.endsLocked(r, sent.Add(c.caps.PlaceLife(r.ahead)), 0)
+	case r.queued():
+		c.endsLocked(r, sent.Add(c.caps.PlaceLife(int(resp.Ahead))), 0)
 	}
 	return g, heldError(req.Name, resp.Ahead, resp.Held)
 }
@@ -135,11 +135,11 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	for {
 		c.mu.Lock()
 		r := c.recordLocked(req.Name, req.Owner)
-		if c.life.Err() == nil && r != nil && r.state == held {
+		if c.life.Err() == nil && r != nil && r.held() {
 			defer c.mu.Unlock()
 			return c.grantLocked(r, &req), nil
 		}
-		waits := r != nil && r.state == queued
+		waits := r != nil && r.queued()
 		c.mu.Unlock()
 		switch {
 		case c.life.Err() != nil:

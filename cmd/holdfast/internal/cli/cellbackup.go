@@ -84,7 +84,7 @@ all but the first with the --revision that the first one printed. Then start the
 'holdfast serve' and the same --name, --data and --member.
 
 The new cell has the files of the backup that belong to no session, and no locks. Its tokens are
-larger than any before. Start it when the longest TTL and lock-delay of the old cell's locks are over.
+larger than any before. Start it when the longest TTL and lock-delay of the old cell are over.
 
 ` + cellExitCodes,
 		Example: `  holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \

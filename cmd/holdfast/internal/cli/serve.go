@@ -25,7 +25,7 @@ type serveFlags struct {
 	level   string
 	json    bool
 	audit   string
-	reserve int64 // MiB
+	reserve uint32 // MiB
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -89,7 +89,7 @@ once.
 	flags.Var((*count)(&c.Connections), "connections", "`number` of connections of clients at most")
 	flags.DurationVar(&c.Heartbeat, "heartbeat", 0, "`time` between two heartbeats of the leader (default 100ms)")
 	flags.DurationVar(&c.Election, "election", 0, "`time` without one before another leader is elected (default 1s)")
-	flags.Int64Var(&f.reserve, "reserve", server.DefaultReserve>>20, "`MiB` of the disk to leave free: below it nobody gets anything new")
+	flags.Uint32Var(&f.reserve, "reserve", server.DefaultReserve>>20, "`MiB` of the disk to leave free: below it nobody gets anything new")
 	return cmd
 }
 
@@ -98,11 +98,8 @@ func (f *serveFlags) complete(c *server.Config) error {
 	if err := f.memberFlags.complete(c); err != nil {
 		return err
 	}
-	if f.reserve < 0 || f.reserve > 1<<40 {
-		return usagef("--reserve %d: a number of MiB is right", f.reserve)
-	}
-	if c.Reserve = f.reserve << 20; f.reserve == 0 {
-		c.Reserve = -1
+	if c.Reserve = int64(f.reserve) << 20; f.reserve == 0 {
+		c.Reserve = -1 // none
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
