@@ -14,7 +14,7 @@
 //	hf.key         cells: a file with its private key
 //
 // Certificates are read again for each connection that is made, the token when it is needed. A URL with a
-// token belongs into the environment, as every secret.
+// token belongs in the environment, as every secret.
 //
 // A client has one session with the cell for each TTL, in whole seconds, and lock-delay that its locks
 // have. One call of each session is always parked at a member: it keeps the session and all its holds
