@@ -1,3 +1,9 @@
+// Package cell is the client of the lock service that "holdfast serve" runs: sessions with a cell of
+// one, three or five members.
+//
+// Locks have a simpler package: celllock, a store like others for package holdfast. It stands on this
+// one. Programs in other languages speak to a cell by Connect, gRPC or plain HTTP with JSON: see the
+// proto files.
 package cell
 
 import (
@@ -8,7 +14,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,11 +46,13 @@ type Config struct {
 // Client reaches a cell at one of its members, and at another one if that does not answer. Safe for
 // concurrent use.
 type Client struct {
-	members     []*Member
-	current     atomic.Int32 // index of the member that is used
-	transport   *http.Transport
-	connections *connections
-	clock       driver.Clock
+	members   []*Member
+	current   atomic.Int32 // index of the member that is used
+	transport *http.Transport
+	tls       func() *tls.Config
+	clock     driver.Clock
+	life      context.Context // until Close
+	die       context.CancelFunc
 }
 
 // Member is the API of one member.
@@ -57,40 +64,41 @@ type Member struct {
 	Cell     cellv1connect.CellClient
 }
 
-// MaxMembers is how many members a client can be told of.
-const MaxMembers = 64
+const maxMembers = 64
 
 // New returns a client. It makes no contact.
 func New(c Config) (*Client, error) {
-	if len(c.Members) == 0 || len(c.Members) > MaxMembers {
-		return nil, fmt.Errorf("%d members: between 1 and %d are right", len(c.Members), MaxMembers)
+	switch {
+	case len(c.Members) == 0 || len(c.Members) > maxMembers:
+		return nil, fmt.Errorf("%d members: between 1 and %d are right", len(c.Members), maxMembers)
+	case c.Token != "" && c.TokenFile != "":
+		return nil, errors.New("a token and a file with one: one of them is right")
 	}
-	protocols := new(http.Protocols)
-	scheme := "http"
+	protocols, scheme := new(http.Protocols), "http"
+	protocols.SetUnencryptedHTTP2(true)
 	if c.TLS != nil {
-		scheme = "https"
 		protocols.SetHTTP2(true)
-	} else {
-		protocols.SetUnencryptedHTTP2(true)
+		scheme = "https"
 	}
-	conns := newConnections(c.TLS)
-	client := &Client{clock: cmp.Or(c.Clock, driver.HostClock), connections: conns, transport: &http.Transport{
-		Protocols: protocols, DialContext: conns.dial,
+	client := &Client{clock: cmp.Or(c.Clock, driver.HostClock), tls: c.TLS}
+	client.transport = &http.Transport{
+		Protocols: protocols, DialContext: client.dial, DialTLSContext: client.dial,
 		// A connection on which nothing comes is tried, and given up if that fails: parked calls are
 		// silent for long.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin},
-	}}
-	if c.TLS != nil {
-		client.transport.DialTLSContext = conns.dialTLS
 	}
-	h := &http.Client{Transport: client.transport}
-	switch token, err := newBearer(&c); {
-	case err != nil:
+	token := &bearer{next: client.transport, file: c.TokenFile}
+	var err error
+	if c.Token != "" {
+		err = token.set(c.Token)
+	} else if c.TokenFile != "" {
+		err = token.reread()
+	}
+	if err != nil {
 		return nil, err
-	case token != nil:
-		token.next, h.Transport = client.transport, token
 	}
-	option := connect.WithReadMaxBytes(maxResponse)
+	client.life, client.die = context.WithCancel(context.Background())
+	h, option := &http.Client{Transport: token}, connect.WithReadMaxBytes(maxResponse)
 	for _, address := range c.Members {
 		url := scheme + "://" + address
 		client.members = append(client.members, &Member{
@@ -115,12 +123,9 @@ const (
 
 // Close closes the connections. Calls that are under way fail.
 func (c *Client) Close() {
+	c.die()
 	c.transport.CloseIdleConnections()
-	c.connections.close()
 }
-
-// Members returns the members, for calls that are for a certain one.
-func (c *Client) Members() []*Member { return slices.Clone(c.members) }
 
 // Clock is the clock that sessions are trusted by.
 func (c *Client) Clock() driver.Clock { return c.clock }
@@ -130,30 +135,12 @@ func (c *Client) Clock() driver.Clock { return c.clock }
 // may stand still. The last one may take as long as the context. An error that is an answer of the cell has a
 // reason (see ReasonOf).
 func (c *Client) Do(ctx context.Context, repeat bool, call func(context.Context, *Member) error) error {
-	return c.do(ctx, repeat, repeat, call)
-}
-
-// Ask is Do for a call with an answer.
-func Ask[T any](ctx context.Context, c *Client, repeat bool, call func(context.Context, *Member) (T, error)) (answer T, err error) {
-	err = c.Do(ctx, repeat, func(ctx context.Context, m *Member) (err error) {
-		answer, err = call(ctx, m)
-		return err
-	})
-	return answer, err
-}
-
-// DoParked is Do, repeated, for a call that a member may answer late.
-func (c *Client) DoParked(ctx context.Context, call func(context.Context, *Member) error) error {
-	return c.do(ctx, true, false, call)
-}
-
-func (c *Client) do(ctx context.Context, repeat, bounded bool, call func(context.Context, *Member) error) error {
 	var refused error // by a member; says more than that another one does not answer
 	var lost error    // of a call that a member may have taken in: nothing that another one says makes that certain
 	for tries := 1; ; tries++ {
 		at := c.current.Load()
 		attempt, cancel := ctx, context.CancelFunc(func() {})
-		if bounded && tries < len(c.members) {
+		if repeat && tries < len(c.members) {
 			attempt, cancel = context.WithTimeout(ctx, attemptWithin)
 		}
 		err := call(attempt, c.members[at])
@@ -166,12 +153,12 @@ func (c *Client) do(ctx context.Context, repeat, bounded bool, call func(context
 		case reason == cellv1.Reason_REASON_REFUSED:
 			refused = err
 		case NotSent(err):
-		case reason == cellv1.Reason_REASON_UNSPECIFIED && repeat:
+		case reason != cellv1.Reason_REASON_UNSPECIFIED:
+			return err
+		case repeat:
 			lost = cmp.Or(lost, err)
 		default:
-			if reason == cellv1.Reason_REASON_UNSPECIFIED {
-				c.leave(at)
-			}
+			c.leave(at)
 			return err
 		}
 		c.leave(at)
@@ -180,6 +167,25 @@ func (c *Client) do(ctx context.Context, repeat, bounded bool, call func(context
 		}
 	}
 }
+
+// Call makes one call of a service of the API, as Do does:
+//
+//	cell.Call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.Inspect, &cellv1.InspectRequest{Name: "n"})
+func Call[S, Q, A any](
+	ctx context.Context, c *Client, repeat bool, of func(*Member) S, call func(S, context.Context, Q) (A, error), request Q,
+) (answer A, err error) {
+	err = c.Do(ctx, repeat, func(ctx context.Context, m *Member) (err error) {
+		answer, err = call(of(m), ctx, request)
+		return err
+	})
+	return answer, err
+}
+
+// The services of a member.
+func Sessions(m *Member) cellv1connect.SessionsClient { return m.Sessions }
+func Locks(m *Member) cellv1connect.LocksClient       { return m.Locks }
+func Files(m *Member) cellv1connect.FilesClient       { return m.Files }
+func Cell(m *Member) cellv1connect.CellClient         { return m.Cell }
 
 // leave makes the next member the one that is used, unless somebody else has.
 func (c *Client) leave(at int32) {

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -41,7 +42,7 @@ type Event struct {
 // maxQueued is how many events wait for who watches. With more it is told to read again instead.
 const maxQueued = 1000
 
-// watch is one watch of a path.
+// watch is what happens to a path, until it is yielded.
 type watch struct {
 	kinds []EventKind
 	queue []Event
@@ -50,16 +51,24 @@ type watch struct {
 
 // Watch yields what happens to a node from now on, or under its path if there is none yet. The first event is Reread,
 // and says that the watch has begun: whoever reads the node then misses nothing. A consumer that is too slow gets
-// Reread too. The watch ends with an error when the context or the session ends.
+// Reread too. The watch ends with an error when the context or the session ends. A session has one watch of a path at
+// a time.
 func (s *Session) Watch(ctx context.Context, path string, kinds ...EventKind) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		w := &watch{kinds: kinds, news: make(chan struct{}, 1)}
-		defer s.unwatch(path, w)
-		if err := s.subscribe(ctx, path, w); err != nil {
-			yield(Event{}, err)
+		w := &watch{kinds: kinds, queue: []Event{{Path: path, Kind: Reread}}, news: make(chan struct{}, 1)}
+		s.mu.Lock()
+		taken := s.watches[path] != nil
+		if !taken {
+			s.watches[path] = w
+		}
+		s.mu.Unlock()
+		if taken {
+			yield(Event{}, fmt.Errorf("cell: watch %q: the session watches it already", path))
 			return
 		}
-		if !yield(Event{Path: path, Kind: Reread}, nil) {
+		defer s.unwatch(path)
+		if err := s.want(ctx, path, kinds); err != nil {
+			yield(Event{}, err)
 			return
 		}
 		for {
@@ -88,64 +97,40 @@ func (s *Session) Watch(ctx context.Context, path string, kinds ...EventKind) it
 	}
 }
 
-// subscribe adds a watch, and tells the cell what is wanted of the path.
-func (s *Session) subscribe(ctx context.Context, path string, w *watch) error {
-	s.subscribing.Lock()
-	defer s.subscribing.Unlock()
-	s.mu.Lock()
-	s.watches[path] = append(s.watches[path], w)
-	s.mu.Unlock()
-	return s.want(ctx, path)
-}
-
-// want tells the cell what is wanted of a path by all watches.
-func (s *Session) want(ctx context.Context, path string) error {
-	s.mu.Lock()
-	var kinds []EventKind
-	for _, w := range s.watches[path] {
-		kinds = append(kinds, w.kinds...)
-	}
-	s.mu.Unlock()
-	slices.Sort(kinds)
-	req := &cellv1.FilesWatchRequest{Session: s.text, Path: path, Kinds: slices.Compact(kinds)}
+// want tells the cell what is wanted of a path.
+func (s *Session) want(ctx context.Context, path string, kinds []EventKind) error {
+	req := &cellv1.FilesWatchRequest{Session: s.text, Path: path, Kinds: kinds}
 	_, err := file(ctx, s.client, "watch", path, true, cellv1connect.FilesClient.Watch, req)
 	return err
 }
 
 // unwatch ends a watch. If the cell cannot be told now, it tells events that nobody wants.
-func (s *Session) unwatch(path string, w *watch) {
-	s.subscribing.Lock()
-	defer s.subscribing.Unlock()
-	s.mu.Lock()
-	left := slices.DeleteFunc(s.watches[path], func(other *watch) bool { return other == w })
-	if s.watches[path] = left; len(left) == 0 {
-		delete(s.watches, path)
-	}
-	s.mu.Unlock()
+func (s *Session) unwatch(path string) {
 	if s.life.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.life, requestWithin)
 		defer cancel()
-		s.want(ctx, path)
+		s.want(ctx, path, nil)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watches, path) // only now: another watch of the path would lose its subscription
 }
 
-// happened passes an event on to those who watch.
+// happened passes an event on to who watches.
 func (s *Session) happened(e *cellv1.NodeEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.watches[e.Path] {
-		if e.Kind != Reread && !slices.Contains(w.kinds, e.Kind) {
-			continue
-		}
-		event := Event{e.Path, e.Kind, e.Child, e.ContentGeneration, e.Token, e.Revision}
-		if event.Kind == Reread || len(w.queue) >= maxQueued {
-			event = Event{Path: e.Path, Kind: Reread, Revision: e.Revision}
-			w.queue = nil // what is read again shows it
-		}
-		w.queue = append(w.queue, event)
-		select {
-		case w.news <- struct{}{}:
-		default:
-		}
+	w := s.watches[e.Path]
+	if w == nil || e.Kind != Reread && !slices.Contains(w.kinds, e.Kind) {
+		return
+	}
+	if e.Kind == Reread || len(w.queue) >= maxQueued { // what is read again shows what is queued
+		w.queue = []Event{{Path: e.Path, Kind: Reread, Revision: e.Revision}}
+	} else {
+		w.queue = append(w.queue, Event{e.Path, e.Kind, e.Child, e.ContentGeneration, e.Token, e.Revision})
+	}
+	select {
+	case w.news <- struct{}{}:
+	default:
 	}
 }

@@ -65,11 +65,10 @@ func nodeOf(n *cellv1.Node) Node {
 }
 
 // file makes a call about a path.
-func file[Req, Resp any](
-	ctx context.Context, c *Client, what, path string, repeat bool,
-	call func(cellv1connect.FilesClient, context.Context, Req) (Resp, error), req Req,
-) (Resp, error) {
-	answer, err := Ask(ctx, c, repeat, func(ctx context.Context, m *Member) (Resp, error) { return call(m.Files, ctx, req) })
+func file[Q, A any](
+	ctx context.Context, c *Client, what, path string, repeat bool, call func(cellv1connect.FilesClient, context.Context, Q) (A, error), q Q,
+) (A, error) {
+	answer, err := Call(ctx, c, repeat, Files, call, q)
 	if known := fileErrors[ReasonOf(err)]; known != nil {
 		err = known
 	}

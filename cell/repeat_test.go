@@ -29,10 +29,6 @@ func TestWritesAreNotRepeated(t *testing.T) {
 			_, err := c.Put(ctx, path+"/new", []byte("ours"), nil, If{Generation: new(int64)})
 			return err
 		}},
-		"put to an instance": {write: func(ctx context.Context, c *Client, path string, n Node) error {
-			_, err := c.Put(ctx, path, []byte("ours"), nil, If{Instance: n.Instance})
-			return err
-		}},
 		"put to a generation": {again: true, write: func(ctx context.Context, c *Client, path string, n Node) error {
 			_, err := c.Put(ctx, path, []byte("ours"), nil, If{Generation: &n.ContentGeneration})
 			return err
@@ -40,17 +36,6 @@ func TestWritesAreNotRepeated(t *testing.T) {
 		"delete": {write: func(ctx context.Context, c *Client, path string, _ Node) error { return c.Delete(ctx, path, If{}) }},
 		"delete an instance": {again: true, write: func(ctx context.Context, c *Client, path string, n Node) error {
 			return c.Delete(ctx, path, If{Instance: n.Instance})
-		}},
-		"delete a generation": {again: true, write: func(ctx context.Context, c *Client, path string, n Node) error {
-			return c.Delete(ctx, path, If{Generation: &n.ContentGeneration})
-		}},
-		"rights": {write: func(ctx context.Context, c *Client, path string, _ Node) error {
-			_, err := c.SetACL(ctx, path, ACL{Read: "ours"}, If{})
-			return err
-		}},
-		"rights of a generation": {again: true, write: func(ctx context.Context, c *Client, path string, n Node) error {
-			_, err := c.SetACL(ctx, path, ACL{Read: "ours"}, If{Generation: &n.ACLGeneration})
-			return err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
@@ -58,12 +59,12 @@ type Session struct {
 	taking sync.Mutex // while an answer is taken in
 	cursor string     // of the last answer
 
-	mu     sync.Mutex
-	since  driver.Instant // not after the cell began the TTL that now runs
-	places Extension
-
-	subscribing sync.Mutex // while the cell is told what is watched
-	watches     map[string][]*watch
+	mu      sync.Mutex
+	trusted Extension
+	places  Extension
+	at      int32       // the member at which the parked call is
+	giveUp  *time.Timer // gives that call up
+	watches map[string]*watch
 }
 
 // Extension is a time for which something lasts: Valid from Since on.
@@ -91,7 +92,7 @@ var ErrSessionOver = errors.New("the session is over")
 
 // Open opens a session.
 func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
-	s := &Session{client: c, observer: o.Observer, done: make(chan struct{}), watches: map[string][]*watch{}}
+	s := &Session{client: c, observer: o.Observer, done: make(chan struct{}), watches: map[string]*watch{}}
 	if s.observer == nil {
 		s.observer = silent{}
 	}
@@ -102,8 +103,8 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 			Ttl: durationpb.New(o.TTL), LockDelay: durationpb.New(o.LockDelay), Note: o.Note,
 		})
 		if err == nil {
-			s.text, s.id, s.ttl = r.Session, r.Id, r.Ttl.AsDuration()
-			s.since, s.cursor = sent.Add(r.ExtendedAfter.AsDuration()), r.Cursor
+			s.text, s.id, s.ttl, s.cursor = r.Session, r.Id, r.Ttl.AsDuration(), r.Cursor
+			s.trusted = Extension{sent.Add(r.ExtendedAfter.AsDuration()), s.ttl}
 		}
 		return err
 	})
@@ -130,18 +131,11 @@ func (s *Session) ID() string { return s.id }
 // Credential returns what calls want as their session. It is a secret.
 func (s *Session) Credential() string { return s.text }
 
-// Trusted returns for how long the session may be trusted: it lasts at least for Valid from Since on.
-func (s *Session) Trusted() Extension {
+// Trusted returns for how long the session may be trusted, and for how long its places and claims.
+func (s *Session) Trusted() (session, places Extension) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Extension{s.since, s.ttl}
-}
-
-// Places returns for how long the session's places and claims may be trusted.
-func (s *Session) Places() Extension {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.places
+	return s.trusted, s.places
 }
 
 // Err returns why the session is over, or nil.
@@ -161,8 +155,21 @@ func (s *Session) Extend(ctx context.Context, claims ...*cellv1.Claim) error {
 		}
 		some := claims[:min(len(claims), maxClaims)]
 		claims = claims[len(some):]
-		if err := s.call(ctx, &cellv1.KeepAliveRequest{Now: true, Claims: some}); err != nil || len(claims) == 0 {
+		at := s.client.current.Load()
+		if err := s.call(ctx, at, &cellv1.KeepAliveRequest{Now: true, Claims: some}); err != nil {
 			return err
+		}
+		s.mu.Lock()
+		switch {
+		case s.giveUp == nil: // nothing is parked yet
+		case s.at != at:
+			s.giveUp.Reset(0)
+		default:
+			s.giveUp.Reset(s.patience())
+		}
+		s.mu.Unlock()
+		if len(claims) == 0 {
+			return nil
 		}
 	}
 }
@@ -174,9 +181,7 @@ const maxClaims = 1000
 func (s *Session) Close(ctx context.Context) error {
 	s.die(ErrSessionOver)
 	<-s.done
-	_, err := Ask(ctx, s.client, true, func(ctx context.Context, m *Member) (*cellv1.CloseResponse, error) {
-		return m.Sessions.Close(ctx, &cellv1.CloseRequest{Session: s.text})
-	})
+	_, err := Call(ctx, s.client, true, Sessions, cellv1connect.SessionsClient.Close, &cellv1.CloseRequest{Session: s.text})
 	if ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
 		return nil
 	}
@@ -193,65 +198,51 @@ func (s *Session) Abandon() {
 // although no answer does, and each would keep what the session has (P5).
 func (s *Session) keepAlive() {
 	defer close(s.done)
-	for failures := 0; s.life.Err() == nil; {
-		if trusted := s.Trusted(); s.client.clock.Now() >= trusted.Since.Add(trusted.Valid) {
+	failures, wait := 0, pause.Backoff{Min: 10 * time.Millisecond, Max: min(640*time.Millisecond, s.ttl/12)}
+	for s.life.Err() == nil {
+		if trusted, _ := s.Trusted(); s.client.clock.Now() >= trusted.Since.Add(trusted.Valid) {
 			s.end(fmt.Errorf("%w: no member has extended it for %v", ErrSessionOver, s.ttl))
 			return
 		}
 		if s.park() == nil {
 			failures = 0
+			wait.Reset()
 		} else if failures++; failures >= len(s.client.members) { // before that other members are asked at once
-			pause.Sleep(s.life, pause.Jitter(min(10*time.Millisecond<<min(failures-len(s.client.members), 6), s.ttl/12)))
+			pause.Sleep(s.life, wait.Next())
 		}
 	}
 }
 
-// park makes a call that is parked. The member answers it when half of the TTL is over since the session
-// was last extended, or after longestParked if calls of Extend see to the session. If it has not, soon
-// after, another member is asked, while there is time; so it is if those calls have gone to another one.
+// park makes a call that is parked. The member answers it when half of the TTL is over since the session was last
+// extended. If it has not, soon after, another member is asked, while there is time; so it is if calls of Extend have
+// gone to another one.
 func (s *Session) park() error {
 	ctx, cancel := context.WithCancel(s.life)
 	defer cancel()
-	go s.leaveLate(ctx, cancel)
-	return s.call(ctx, &cellv1.KeepAliveRequest{})
+	at := s.client.current.Load()
+	s.mu.Lock()
+	s.at, s.giveUp = at, time.AfterFunc(s.patience(), cancel)
+	defer s.giveUp.Stop()
+	s.mu.Unlock()
+	return s.call(ctx, at, &cellv1.KeepAliveRequest{})
 }
 
-// leaveLate gives a parked call up when it is late.
-func (s *Session) leaveLate(ctx context.Context, giveUp context.CancelFunc) {
-	now, at, late := s.client.clock.Now(), s.client.current.Load(), min(s.ttl/8, maxLate)
-	extended, last := now, now.Add(max(s.ttl/2, longestParked)+late)
-	for {
-		left := min(extended.Add(s.ttl/2+late), last).Sub(now)
-		if left <= 0 || s.client.current.Load() != at {
-			giveUp()
-			return
-		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-		now, extended = s.client.clock.Now(), max(extended, s.Trusted().Since)
-	}
-}
+// patience is how long a parked call waits for its answer after the session was extended.
+func (s *Session) patience() time.Duration { return s.ttl/2 + min(s.ttl/8, maxLate) }
 
 // Bounds of calls.
 const (
 	maxLate       = 3 * time.Second
-	longestParked = 45 * time.Second // as members have it
 	requestWithin = 5 * time.Second
 )
 
-// call makes one call of KeepAlive, and takes in what the member answers.
-func (s *Session) call(ctx context.Context, m *cellv1.KeepAliveRequest) error {
+// call makes one call of KeepAlive at a member, and takes in what it answers.
+func (s *Session) call(ctx context.Context, at int32, m *cellv1.KeepAliveRequest) error {
 	nonce := crand.Text()[:12]
 	m.Session, m.Nonce = s.text, nonce
 	s.taking.Lock()
 	m.Cursor = s.cursor
 	s.taking.Unlock()
-	at := s.client.current.Load()
 	sent := s.client.clock.Now()
 	r, err := s.client.members[at].Sessions.KeepAlive(ctx, m)
 	switch reason := ReasonOf(err); {
@@ -288,33 +279,25 @@ func (s *Session) end(why error) {
 func (s *Session) take(sent driver.Instant, r *cellv1.KeepAliveResponse) {
 	s.taking.Lock()
 	defer s.taking.Unlock()
-	if s.life.Err() != nil {
-		return
-	}
-	if !s.tell(r) {
+	if s.life.Err() != nil || !s.tell(r) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := r.Session; e != nil {
-		s.since = max(s.since, sent.Add(e.After.AsDuration()))
-	}
-	s.places = s.places.Later(sent, r.Places)
+	s.trusted, s.places = s.trusted.Later(sent, r.Session), s.places.Later(sent, r.Places)
 }
 
 // tell tells the observer what is new to it. Two calls may be under way at the same time, so an answer
 // may tell what is known already, or come after a later one. It reports false if something is missing
 // before what it tells: then the next call asks for all.
 func (s *Session) tell(r *cellv1.KeepAliveResponse) bool {
-	if r.Cursor == "" {
-		return false // a later call tells
-	}
 	stream, last, ok := parseCursor(r.Cursor)
 	known, seen, _ := parseCursor(s.cursor)
+	isNew := stream != known || last > seen
 	switch {
-	case !ok:
+	case !ok: // a later call tells
 		return false
-	case r.Complete && (stream != known || last >= seen):
+	case r.Complete && (isNew || last == seen):
 		s.observer.Complete(r.Holdings, r.Revision)
 	case r.Complete:
 		return true
@@ -331,7 +314,7 @@ func (s *Session) tell(r *cellv1.KeepAliveResponse) bool {
 			s.observer.Event(e)
 		}
 	}
-	if stream != known || last > seen {
+	if isNew {
 		s.cursor = r.Cursor
 	}
 	return true

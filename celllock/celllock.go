@@ -14,7 +14,7 @@
 //	hf.key         cells: a file with its private key
 //
 // Certificates are read again for each connection that is made, the token when it is needed. A URL with a
-// token belongs into the environment, as every secret.
+// token belongs in the environment, as every secret.
 //
 // A client has one session with the cell for each TTL, in whole seconds, and lock-delay that its locks
 // have. One call of each session is always parked at a member: it keeps the session and all its holds
@@ -27,14 +27,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/core/timer"
 )
@@ -50,19 +48,18 @@ type Options struct {
 
 // client is the driver over one client of a cell.
 type client struct {
-	cell    *cell.Client
-	own     bool // closed with the driver
-	options Options
-	prefix  string // of names in the cell: that of the options and a slash, or ""
-	clock   driver.Clock
-	caps    driver.Caps
-	timer   *timer.Timer
+	cell   *cell.Client
+	own    bool   // closed with the driver
+	prefix string // of names in the cell: that of the options and a slash, or ""
+	note   string
+	clock  driver.Clock
+	caps   driver.Caps
+	timer  *timer.Timer
 
-	life context.Context // until Close
+	life context.Context // until Close; it ends under the mutex
 	die  context.CancelFunc
 
 	mu       sync.Mutex
-	isClosed bool
 	sessions map[class]*session
 	records  map[key]*record
 	losses   chan driver.Loss
@@ -79,89 +76,78 @@ func connectTo(ctx context.Context, of *cell.Client, own bool, o *Options) (*cli
 	if o == nil {
 		o = &Options{}
 	}
+	c := &client{
+		cell: of, own: own, note: o.Note, clock: of.Clock(),
+		sessions: map[class]*session{}, records: map[key]*record{}, losses: make(chan driver.Loss, 16),
+	}
 	if o.Prefix != "" {
 		if err := driver.CheckName(o.Prefix); err != nil {
 			return nil, fmt.Errorf("prefix: %w", err)
 		}
-	}
-	c := &client{
-		cell: of, own: own, options: *o, clock: of.Clock(),
-		sessions: map[class]*session{}, records: map[key]*record{}, losses: make(chan driver.Loss, 16),
-	}
-	if o.Prefix != "" {
 		c.prefix = o.Prefix + "/"
 	}
 	c.life, c.die = context.WithCancel(context.Background())
-	if err := c.contact(ctx); err != nil {
+	status, err := call(ctx, c, true, cell.Cell, cellv1connect.CellClient.Status, &cellv1.StatusRequest{})
+	shortest, poll := status.GetShortestTtl().AsDuration(), status.GetPoll().AsDuration()
+	if err == nil && (status.Cell == "" || len(status.Cell) > 64 || shortest <= 0 || poll < time.Millisecond || poll > time.Minute) {
+		err = errors.New("this is no cell, or one of another version: its status makes no sense")
+	}
+	if err != nil {
 		c.die()
 		return nil, err
+	}
+	c.caps = driver.Caps{
+		Store:   "cell:" + status.Cell + "/" + o.Prefix,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
+		MinTTL: shortest, MaxTTL: maxTTL, Poll: poll, TokenBlock: block,
+		Guarantees: guarantees,
 	}
 	c.timer = timer.New(c.clock, c.sweep)
 	return c, nil
 }
 
-// block is driver.Caps.TokenBlock: the cell's tokens are those of package etcdlock.
-const block = 1024
-
-// maxTTL is the longest TTL of a session.
-const maxTTL = 24 * time.Hour
-
-// contact asks what the cell is.
-func (c *client) contact(ctx context.Context) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	status, err := cell.Ask(ctx, c.cell, true, func(ctx context.Context, m *cell.Member) (*cellv1.StatusResponse, error) {
-		return m.Cell.Status(ctx, &cellv1.StatusRequest{})
-	})
-	if err != nil {
-		return err
-	}
-	shortest, poll := status.ShortestTtl.AsDuration(), status.Poll.AsDuration()
-	if status.Cell == "" || len(status.Cell) > 64 || shortest <= 0 || poll < time.Millisecond || poll > time.Minute {
-		return errors.New("this is no cell, or one of another version: its status makes no sense")
-	}
-	c.caps = driver.Caps{
-		Store:   "cell:" + status.Cell + "/" + c.options.Prefix,
-		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: shortest, MaxTTL: maxTTL, Poll: poll, TokenBlock: block,
-		Guarantees: guarantees,
-	}
-	return nil
-}
+const (
+	block         = 1024            // driver.Caps.TokenBlock: the cell's tokens are those of package etcdlock
+	maxTTL        = 24 * time.Hour  // of a session
+	requestWithin = 5 * time.Second // bounds a request that has no deadline of its own
+	closeWithin   = time.Second     // bounds the courtesies of Close
+)
 
 // Caps implements driver.Driver.
 func (c *client) Caps() driver.Caps { return c.caps }
 
-// requestWithin bounds a request that has no deadline of its own.
-const requestWithin = 5 * time.Second
-
-// bounded is the context of a request: bounded in time and by the client's life.
-func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded returns the context of a request, which is bounded in time and by the client's life, or why none should be
+// made.
+func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if c.life.Err() != nil {
+		return nil, nil, driver.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	stop := context.AfterFunc(c.life, cancel)
-	return ctx, func() { stop(); cancel() }
+	return ctx, func() { stop(); cancel() }, nil
 }
 
-// alive returns why no request should be made.
-func (c *client) alive(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isClosed {
-		return driver.ErrClosed
+// call is cell.Call, bounded.
+func call[S, Q, A any](
+	ctx context.Context, c *client, repeat bool, of func(*cell.Member) S, do func(S, context.Context, Q) (A, error), request Q,
+) (answer A, err error) {
+	ctx, cancel, err := c.bounded(ctx)
+	if err != nil {
+		return answer, err
 	}
-	return ctx.Err()
+	defer cancel()
+	return cell.Call(ctx, c.cell, repeat, of, do, request)
 }
-
-// in returns the name as the cell knows it, and out a name of the cell without the prefix.
-func (c *client) in(name string) string  { return c.prefix + name }
-func (c *client) out(name string) string { return strings.TrimPrefix(name, c.prefix) }
 
 // Losses implements driver.Notifier.
 func (c *client) Losses() <-chan driver.Loss { return c.losses }
 
 // tellLocked passes a loss on, if the channel has room: the next renewal tells it again.
 func (c *client) tellLocked(loss driver.Loss) {
-	if c.isClosed || len(loss.Owners) == 0 {
+	if c.life.Err() != nil || len(loss.Owners) == 0 {
 		return
 	}
 	select {
@@ -174,43 +160,34 @@ func (c *client) tellLocked(loss driver.Loss) {
 // TTLs, and with them the holds that are left.
 func (c *client) Close() error {
 	c.mu.Lock()
-	if c.isClosed {
+	if c.life.Err() != nil {
 		c.mu.Unlock()
 		return nil
 	}
-	c.isClosed = true
+	c.die()
 	close(c.losses)
 	used := map[*session]bool{}
 	for _, r := range c.records {
 		used[r.session] = true
-		r.wakeLocked()
 	}
-	all := slices.Collect(maps.Values(c.sessions))
 	c.mu.Unlock()
+	c.timer.Close()
+	c.working.Wait() // from here on no session is opened
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	var closing sync.WaitGroup
-	for _, s := range all {
-		closing.Go(func() {
-			of, err := s.opened(ctx)
-			switch {
-			case err != nil:
-			case used[s]:
-				of.Abandon()
-			default:
-				of.Close(ctx) // a courtesy: without it the session ends a little later
-			}
-		})
+	for _, s := range c.sessions {
+		switch {
+		case s.err != nil:
+		case used[s]:
+			closing.Go(s.Abandon)
+		default:
+			closing.Go(func() { s.Close(ctx) }) // a courtesy: without it the session ends a little later
+		}
 	}
 	closing.Wait()
-	c.timer.Close()
-	c.die()
-	c.working.Wait()
 	if c.own {
 		c.cell.Close()
 	}
 	return nil
 }
-
-// closeWithin bounds the courtesies of Close.
-const closeWithin = time.Second

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/cell"
+	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
@@ -19,15 +20,15 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	c := dial(t, server.Addrs())
 	t.Cleanup(func() { c.Close() })
 	request := driver.Request{Name: "n", Owner: "o", TTL: time.Second}
-	s, err := c.sessionFor(t.Context(), &request)
+	s, err := c.sessionFor(t.Context(), classOf(&request))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.of.Abandon() // nothing extends it from here on
-	trusted := s.of.Trusted()
+	s.Abandon() // nothing extends it from here on
+	trusted, _ := s.Trusted()
 	end := trusted.Since.Add(trusted.Valid)
-	r := &record{session: s, claim: true, places: cell.Extension{Since: end.Add(-100 * time.Millisecond), Valid: 2 * time.Second}}
-	if since, valid := r.lastsLocked(&request); since.Add(valid) > end {
+	r := &record{session: s, has: &cellv1.Holding{Claim: true}, places: cell.Extension{Since: end.Add(-100 * time.Millisecond), Valid: 2 * time.Second}}
+	if since, valid := r.lastsLocked(request.TTL); since.Add(valid) > end {
 		t.Errorf("P1: a claim is trusted for %v longer than its session", since.Add(valid).Sub(end))
 	}
 }

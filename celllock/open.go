@@ -25,7 +25,7 @@ const (
 
 // open opens the driver for a URL.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	config, o, err := parse(u)
+	config, prefix, err := Config(u)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := connectTo(ctx, of, true, o)
+	c, err := connectTo(ctx, of, true, &Options{Prefix: prefix})
 	if err != nil {
 		of.Close()
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
@@ -45,46 +45,34 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 // itself: cell.New takes it. The prefix stands before all names of the URL; "": none does. Its errors do
 // not show the token.
 func Config(u *url.URL) (config cell.Config, prefix string, err error) {
-	config, o, err := parse(u)
-	if err != nil {
-		return config, "", err
-	}
-	return config, o.Prefix, nil
-}
-
-// parse reads a URL. Its errors do not show the token.
-func parse(u *url.URL) (cell.Config, *Options, error) {
 	known := []string{"hf.token-file"}
 	secure := u.Scheme == schemeWithTLS
 	if secure {
 		known = append(known, "hf.ca", "hf.cert", "hf.key")
 	}
-	config := cell.Config{}
 	params, err := driver.Params(u, false, known...)
 	if err != nil {
-		return config, nil, err
+		return config, "", err
 	}
 	if u.Opaque != "" || u.Fragment != "" {
-		return config, nil, errors.New("store URL is malformed: it looks like cell://host:7433,host:7433/prefix")
+		return config, "", errors.New("store URL is malformed: it looks like cell://host:7433,host:7433/prefix")
 	}
 	if u.User != nil {
 		if u.User.Username() != "" {
-			return config, nil, errors.New("store URL has a user: a token is the password, as in cells://:TOKEN@host")
+			return config, "", errors.New("store URL has a user: a token is the password, as in cells://:TOKEN@host")
 		}
 		config.Token, _ = u.User.Password()
 	}
-	if config.TokenFile = params["hf.token-file"]; config.TokenFile != "" && config.Token != "" {
-		return config, nil, errors.New("store URL has a token and hf.token-file: one of them is right")
-	}
+	config.TokenFile = params["hf.token-file"]
 	if config.Members, err = storeurl.Hosts(u.Host, defaultPort); err != nil {
-		return config, nil, fmt.Errorf("%w: it looks like cell://host:7433,host:7433/prefix", err)
+		return config, "", fmt.Errorf("%w: it looks like cell://host:7433,host:7433/prefix", err)
 	}
 	if secure {
 		source, err := certs.New(certs.Files{CA: params["hf.ca"], Cert: params["hf.cert"], Key: params["hf.key"]})
 		if err != nil {
-			return config, nil, err
+			return config, "", err
 		}
 		config.TLS = source.Config
 	}
-	return config, &Options{Prefix: strings.Trim(u.Path, "/")}, nil
+	return config, strings.Trim(u.Path, "/"), nil
 }

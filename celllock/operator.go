@@ -6,37 +6,24 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/driver"
 )
 
 // Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	// Not repeated: the second call would not find what the first has broken.
-	_, err := ask(ctx, c, false, func(ctx context.Context, m *cell.Member) (*cellv1.BreakResponse, error) {
-		return m.Locks.Break(ctx, &cellv1.BreakRequest{Name: c.in(name), Token: int64(token)})
-	})
+	_, err := call(ctx, c, false, cell.Locks, cellv1connect.LocksClient.Break, &cellv1.BreakRequest{Name: c.prefix + name, Token: int64(token)})
 	return c.translate(name, err)
 }
 
 // Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	r, err := ask(ctx, c, true, func(ctx context.Context, m *cell.Member) (*cellv1.InspectResponse, error) {
-		return m.Locks.Inspect(ctx, &cellv1.InspectRequest{Name: c.in(name)})
-	})
+	r, err := call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.Inspect, &cellv1.InspectRequest{Name: c.prefix + name})
 	if err != nil {
 		return driver.Info{}, c.translate(name, err)
 	}
 	return c.info(r.Lock), nil
-}
-
-// ask makes a call of an operator.
-func ask[T any](ctx context.Context, c *client, repeat bool, call func(context.Context, *cell.Member) (T, error)) (answer T, err error) {
-	if err := c.alive(ctx); err != nil {
-		return answer, err
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	return cell.Ask(ctx, c.cell, repeat, call)
 }
 
 // info is what the cell shows of a name.
@@ -59,10 +46,9 @@ func (c *client) info(l *cellv1.Lock) driver.Info {
 // List implements driver.Operator.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		for prefix, after := c.in(prefix), ""; ; {
-			page, err := ask(ctx, c, true, func(ctx context.Context, m *cell.Member) (*cellv1.LocksListResponse, error) {
-				return m.Locks.List(ctx, &cellv1.LocksListRequest{Prefix: prefix, After: after})
-			})
+		for after, more := "", true; more; {
+			page, err := call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.List,
+				&cellv1.LocksListRequest{Prefix: c.prefix + prefix, After: after})
 			if err != nil {
 				yield(driver.Info{}, c.translate(prefix, err))
 				return
@@ -73,9 +59,7 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 					return
 				}
 			}
-			if !page.More || len(page.Locks) == 0 {
-				return
-			}
+			more = page.More && len(page.Locks) > 0
 		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,56 +17,39 @@ import (
 )
 
 func (a *app) cellBackupCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "backup FILE",
-		Short: "Write all that the cell has to a file",
+	return a.ofCell(cobra.Command{
+		Use: "backup FILE", Short: "Write all that the cell has to a file", Args: oneArgument("the file to write"),
 		Long: `Write all that the cell has, as it is at one instant, to a new FILE, or to the standard output if
 FILE is -. 'holdfast cell restore' makes a cell of it. Whoever reads the file learns the contents of
 all nodes, but no secret of a session.`,
 		Example: `  holdfast cell backup /var/backups/cell-$(date +%F)`,
-		Args:    oneArgument("the file to write"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.openCell()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if args[0] == "-" {
-				_, err := a.backUp(cmd.Context(), c, os.Stdout)
-				return err
-			}
-			return a.backUpTo(cmd.Context(), c, args[0])
-		},
-	}
+	}, func(ctx context.Context, c *cellStore, args []string) error {
+		ctx, name := context.WithoutCancel(ctx), args[0] // it takes as long as it takes
+		if name == "-" {
+			_, err := backUp(ctx, c, os.Stdout)
+			return err
+		}
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return usagef("%s is there already", name)
+		} else if err != nil {
+			return usagef("%w", err)
+		}
+		n, err := backUp(ctx, c, file)
+		if failed := errors.Join(file.Sync(), file.Close()); err == nil && failed != nil {
+			err = &exitError{exitInternal, failed}
+		}
+		if err != nil { // restore refuses a file that is not whole, if this does not remove it
+			os.Remove(name)
+			return err
+		}
+		a.hint(fmt.Sprintf("%s: %s", name, sizeText(n)))
+		return nil
+	})
 }
 
-// backUpTo writes a backup to a file, which is there only if it is whole.
-func (a *app) backUpTo(ctx context.Context, c *cellStore, name string) error {
-	if _, err := os.Lstat(name); err == nil {
-		return usagef("%s is there already", name)
-	}
-	part, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
-	if err != nil {
-		return usagef("%w", err)
-	}
-	defer os.Remove(part.Name())
-	defer part.Close()
-	n, err := a.backUp(ctx, c, part)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(part.Sync(), part.Close()); err != nil {
-		return &exitError{exitInternal, err}
-	}
-	if err := os.Link(part.Name(), name); err != nil { // never over another file
-		return &exitError{exitInternal, err}
-	}
-	a.hint(fmt.Sprintf("%s: %s", name, sizeText(n)))
-	return nil
-}
-
-// backUp writes a backup.
-func (a *app) backUp(ctx context.Context, c *cellStore, to io.Writer) (written int64, err error) {
+// backUp writes a backup to a file.
+func backUp(ctx context.Context, c *cellStore, to *os.File) (written int64, err error) {
 	err = c.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
 		stream, err := m.Cell.Backup(ctx, &cellv1.BackupRequest{})
 		if err != nil {
@@ -86,10 +69,6 @@ func (a *app) backUp(ctx context.Context, c *cellStore, to io.Writer) (written i
 		}
 		return nil
 	})
-	var failed *exitError
-	if err != nil && !errors.As(err, &failed) {
-		err = cellError(err)
-	}
 	return written, err
 }
 
@@ -98,21 +77,19 @@ func (a *app) cellRestoreCommand() *cobra.Command {
 	var f memberFlags
 	var revision int64
 	cmd := &cobra.Command{
-		Use:   "restore FILE",
-		Short: "Make a new cell of a backup",
+		Use: "restore FILE", Short: "Make a new cell of a backup", Args: oneArgument("the backup"),
 		Long: `Make the data of a member of a new cell out of a backup, and print the revision at which the cell
 begins. Its --data must not be there yet. Do it for each member, with the same --member, and for
 all but the first with the --revision that the first one printed. Then start them with
 'holdfast serve' and the same --name, --data and --member.
 
-The new cell has the files of the backup that belong to no session. It has no locks and no
-sessions, and its tokens are larger than any before. So start it when nobody trusts a lock of the
-old cell any more: when the longest TTL and lock-delay are over, 30 s unless clients say otherwise.`,
-		Example: `  holdfast cell restore /var/backups/cell --data /var/lib/holdfast
-  holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \
+The new cell has the files of the backup that belong to no session, and no locks. Its tokens are
+larger than any before. Start it when the longest TTL and lock-delay of the old cell are over.
+
+` + cellExitCodes,
+		Example: `  holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \
     --member a=https://10.0.0.1:7434 --member b=https://10.0.0.2:7434 \
     --member c=https://10.0.0.3:7434`,
-		Args: oneArgument("the backup"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := f.complete(&c); err != nil {
 				return err

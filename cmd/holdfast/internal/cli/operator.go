@@ -66,9 +66,7 @@ func (a *app) printList(infos []holdfast.Info, prefix string) error {
 		} else if info.ClosedFor > 0 {
 			row[3] = "opens in " + durationText(info.ClosedFor)
 		}
-		if err := l.add(infoAsJSON(info), info.Name, stateText(info), row[0], row[1], row[2], row[3], strconv.Itoa(len(info.Waiters))); err != nil {
-			return err
-		}
+		l.add(infoAsJSON(info), info.Name, stateText(info), row[0], row[1], row[2], row[3], strconv.Itoa(len(info.Waiters)))
 	}
 	if prefix != "" {
 		return l.print(fmt.Sprintf("no lock whose name begins with %q is in use", prefix))

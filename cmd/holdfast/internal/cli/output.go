@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -38,25 +39,26 @@ func escape(text string) string {
 type list struct {
 	*app
 	rows [][]string
+	err  error // of the output
 }
 
-func (a *app) list(titles ...string) *list { return &list{a, [][]string{titles}} }
+func (a *app) list(titles ...string) *list { return &list{app: a, rows: [][]string{titles}} }
 
-func (l *list) add(object any, cells ...string) error {
+func (l *list) add(object any, cells ...string) {
 	if l.output == "json" {
-		return printJSON(object)
+		l.err = cmp.Or(l.err, printJSON(object))
+		return
 	}
 	for i := range cells {
 		cells[i] = escape(cells[i])
 	}
 	l.rows = append(l.rows, cells)
-	return nil
 }
 
 // print prints the table. If the list is empty, none is told instead.
 func (l *list) print(none string) error {
 	if l.output == "json" {
-		return nil
+		return l.err
 	}
 	if len(l.rows) == 1 {
 		l.hint(none)

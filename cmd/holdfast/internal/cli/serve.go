@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,11 @@ import (
 // serveFlags are the flags of serve that are no fields of its configuration.
 type serveFlags struct {
 	memberFlags
+	config  string
 	level   string
 	json    bool
 	audit   string
-	reserve int64 // MiB
+	reserve uint32 // MiB
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -32,19 +34,18 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a member of a lock service of your own",
-		Long: `Run a member of a cell: a lock service for teams that have no store which they trust with locks, or
-many languages. Clients come by cell://HOST:PORT, or by HTTP with JSON.
+		Long: `Run a member of a cell, a lock service. Clients come by cell://HOST:PORT, or by HTTP with JSON.
 
 Without a flag it is a cell of one member, for this host alone, which keeps its data in
-$XDG_STATE_HOME/holdfast/cell or ~/.local/state/holdfast/cell. A cell of three members outlives
-the death of one, a cell of five that of two: start each with its own --name and --data, and with
-the same list of --member.
+$XDG_STATE_HOME/holdfast/cell or ~/.local/state/holdfast/cell. Start each of several members with
+its own --name and --data, and with the same list of --member.
 
 For other hosts it needs a certificate, and must know who calls: give it --tls-client-ca, or a file
-with --principals, which says who may do what. It reads certificates and principals again when they
-change, so nothing is started anew for them.
+with --principals. It reads certificates and principals again when they change.
 
-` + settingsHelp + `
+Each flag may also stand in the environment, as HOLDFAST_SERVE_ and its name in capitals with _
+for -, several values separated by commas, or in the file that --config names, one to a line:
+listen = 10.0.0.1:7433. A flag is stronger than the environment, and that is stronger than the file.
 
 On SIGTERM or SIGINT it sends its clients to other members and stops. A second signal stops it at
 once.
@@ -58,6 +59,9 @@ once.
     --member c=https://10.0.0.3:7434`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fillIn(cmd, f.config); err != nil {
+				return err
+			}
 			if err := f.complete(&c); err != nil {
 				return err
 			}
@@ -71,20 +75,20 @@ once.
 	flags.StringVar(&c.TLS.Key, "tls-key", "", "`file` with its private key")
 	flags.StringVar(&c.TLS.CA, "tls-client-ca", "", "`file` with the authority of clients' certificates")
 	flags.StringVar(&c.Principals, "principals", "", "`file` that says who may do what")
-	flags.BoolVar(&c.Insecure, "insecure", false, "allow other hosts without certificates or principals")
-	flags.IntVar(&c.Connections, "connections", server.DefaultConnections, "`number` of connections of clients at most")
-	flags.BoolVar(&c.Join, "join", false, "the cell is there already, and knows of this member")
 	flags.StringVar(&c.PeerListen, "peer-listen", "", "`host:port` for the other members, if not that of its URL")
 	flags.StringVar(&c.PeerTLS.Cert, "peer-cert", "", "`file` with the certificate among members")
 	flags.StringVar(&c.PeerTLS.Key, "peer-key", "", "`file` with its private key")
 	flags.StringVar(&c.PeerTLS.CA, "peer-ca", "", "`file` with the authority of members' certificates")
+	flags.StringVar(&f.level, "log", "info", "what to log: debug, info, warn or error")
+	flags.StringVar(&f.audit, "audit", "", "`file` for who broke, killed and changed what, as JSON, if not in the log")
+	flags.StringVar(&f.config, "config", os.Getenv("HOLDFAST_SERVE_CONFIG"), "`file` with settings")
+	flags.BoolVar(&c.Insecure, "insecure", false, "allow other hosts without certificates or principals")
+	flags.BoolVar(&c.Join, "join", false, "the cell is there already, and knows of this member")
+	flags.BoolVar(&f.json, "log-json", false, "log for programs")
+	flags.IntVar(&c.Connections, "connections", server.DefaultConnections, "`number` of connections of clients at most")
 	flags.DurationVar(&c.Heartbeat, "heartbeat", 0, "`time` between two heartbeats of the leader (default 100ms)")
 	flags.DurationVar(&c.Election, "election", 0, "`time` without one before another leader is elected (default 1s)")
-	flags.Int64Var(&f.reserve, "reserve", server.DefaultReserve>>20, "`MiB` of the disk to leave free: below it nobody gets anything new")
-	flags.StringVar(&f.level, "log", "info", "what to log: debug, info, warn or error")
-	flags.BoolVar(&f.json, "log-json", false, "log for programs")
-	flags.StringVar(&f.audit, "audit", "", "`file` for who broke, killed and changed what, as JSON, if not in the log")
-	settingsFlag(cmd)
+	flags.Uint32Var(&f.reserve, "reserve", server.DefaultReserve>>20, "`MiB` of the disk to leave free: below it nobody gets anything new")
 	return cmd
 }
 
@@ -93,14 +97,11 @@ func (f *serveFlags) complete(c *server.Config) error {
 	if err := f.memberFlags.complete(c); err != nil {
 		return err
 	}
-	switch {
-	case c.Connections < 1:
+	if c.Connections < 1 {
 		return usagef("--connections is %d: at least 1 is needed", c.Connections)
-	case f.reserve < 0 || f.reserve > 1<<40:
-		return usagef("--reserve %d: a number of MiB is right", f.reserve)
 	}
-	if c.Reserve = f.reserve << 20; f.reserve == 0 {
-		c.Reserve = -1
+	if c.Reserve = int64(f.reserve) << 20; f.reserve == 0 {
+		c.Reserve = -1 // none
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
@@ -157,61 +158,41 @@ func serve(ctx context.Context, c server.Config) error {
 	return nil
 }
 
-// settingsHelp is for the help texts of commands that run for long.
-const settingsHelp = `Each flag may also stand in the environment, as HOLDFAST_SERVE_ and its name in capitals with _
-for -, or in the file that --config names, one to a line: listen = 10.0.0.1:7433. In the environment
-several values are separated by commas; in the file each has a line of its own. A flag is stronger
-than the environment, and that is stronger than the file.`
-
 // fillIn gives flags that were not given the values that the environment has for them, or else a file.
 func fillIn(cmd *cobra.Command, file string) error {
 	flags := cmd.LocalNonPersistentFlags()
-	type setting struct{ from, value string }
-	settings := map[string][]setting{}
-	if file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return usagef("--config: %w", err)
-		}
-		for n, line := range strings.Split(string(text), "\n") {
-			if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-				continue
-			}
-			name, value, ok := strings.Cut(line, "=")
-			if name = strings.TrimSpace(name); flags.Lookup(name) == nil || name == "config" || !ok {
-				return usagef("%s:%d: %.80q is no setting: the flags of this command are, as name = value", file, n+1, line)
-			}
-			settings[name] = append(settings[name], setting{fmt.Sprintf("%s:%d", file, n+1), strings.TrimSpace(value)})
-		}
+	settings := map[string][]string{}
+	text, err := os.ReadFile(cmp.Or(file, os.DevNull))
+	if err != nil {
+		return usagef("--config: %w", err)
 	}
-	var err error
+	for n, line := range strings.Split(string(text), "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if name = strings.TrimSpace(name); flags.Lookup(name) == nil || name == "config" || !ok {
+			return usagef("%s:%d: %.80q is no setting: the flags of this command are, as name = value", file, n+1, line)
+		}
+		settings[name] = append(settings[name], strings.TrimSpace(value))
+	}
 	flags.VisitAll(func(f *pflag.Flag) {
+		from, values := file, settings[f.Name]
 		variable := "HOLDFAST_SERVE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		values := settings[f.Name]
 		if text, ok := os.LookupEnv(variable); ok {
-			values = []setting{{variable, text}}
+			from, values = variable, []string{text}
 			if _, several := f.Value.(pflag.SliceValue); several {
-				values = nil
-				for _, v := range strings.Split(text, ",") {
-					values = append(values, setting{variable, v})
-				}
+				values = strings.Split(text, ",")
 			}
 		}
 		if f.Changed {
 			return
 		}
-		for _, v := range values {
-			if failed := flags.Set(f.Name, v.value); failed != nil {
-				err = errors.Join(err, usagef("%s: %w", v.from, failed))
+		for _, value := range values {
+			if failed := flags.Set(f.Name, value); failed != nil {
+				err = usagef("%s: %w", from, failed)
 			}
 		}
 	})
 	return err
-}
-
-// settingsFlag adds --config to a command, and sees to it that flags are filled in before it runs.
-func settingsFlag(cmd *cobra.Command) {
-	var file string
-	cmd.Flags().StringVar(&file, "config", os.Getenv("HOLDFAST_SERVE_CONFIG"), "`file` with settings")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return fillIn(cmd, file) }
 }

@@ -1,13 +1,19 @@
 package cell
 
 import (
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestTokenFile: a token that is replaced in its file is used from then on; while the file cannot be read, the one
 // before it is.
@@ -20,15 +26,13 @@ func TestTokenFile(t *testing.T) {
 		}
 	}
 	write("first\n")
-	b, err := newBearer(&Config{TokenFile: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := &bearer{file: file, next: roundTripper(func(r *http.Request) (*http.Response, error) {
+		return nil, errors.New(r.Header.Get("Authorization"))
+	})}
 	says := func() string {
 		b.read = time.Time{} // it is long ago
-		h := http.Header{}
-		b.say(h)
-		return h.Get("Authorization")
+		_, err := b.RoundTrip(httptest.NewRequest("GET", "/", nil))
+		return err.Error()
 	}
 	if got := says(); got != "Bearer first" {
 		t.Errorf("at first: %q", got)
