@@ -106,6 +106,72 @@ func (c *client) unreserve(r *record) {
 	}
 }
 
+// stateOf returns what a record's key is, and whether an earlier request may have put it.
+func (c *client) stateOf(r *record) (s state, mayBeThere bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.state, r.state != asking || r.asks > 1
+}
+
+// grant notes a hold whose key is on its session's lease, and returns it. It is
+// trusted from the sending of the request that last kept the lease alive.
+func (c *client) grant(r *record, req *driver.Request, s *session, created int64) driver.Grant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.putLocked(s, created)
+	return c.beginLocked(r, req, req.TTL, req.LockDelay)
+}
+
+// beginLocked begins a hold whose create revision and session its record has. Its key stays for the delay after that.
+func (c *client) beginLocked(r *record, req *driver.Request, lasts, delay time.Duration) driver.Grant {
+	r.place = nil
+	since := r.session.Load().since
+	r.state, r.claim, r.began = held, false, c.clock.Now()
+	r.trusted = since.Add(lasts)
+	c.expireAtLocked(r, r.trusted.Add(delay))
+	g := c.granted(r, req)
+	g.Since, g.Valid = since, lasts
+	return g
+}
+
+// granted returns the grant of a hold, but for its time. All tokens of a create revision
+// are the hold's; the grant has as many as were asked for.
+func (c *client) granted(r *record, req *driver.Request) driver.Grant {
+	return driver.Grant{
+		Request: *req, Token: c.layout.Token(r.created), Block: min(max(req.Tokens, 1), c.layout.Block()), Handle: r,
+	}
+}
+
+// putLocked notes where a record's key is, and when it was created. Those who confirm the same place together all
+// know that, and read it without the lock, so it is written only if it is another one.
+func (r *record) putLocked(s *session, created int64) {
+	r.session.Store(s)
+	if r.created != created {
+		r.created = created
+	}
+}
+
+// unanswered returns the error of a request to put a key. Unless the store has
+// refused it, the client keeps in mind that the key may be there.
+func (c *client) unanswered(r *record, req *driver.Request, s *session, sent driver.Instant, err error) (driver.Grant, error) {
+	if refused(err) {
+		return driver.Grant{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubtLocked(r, req, s, sent)
+	return driver.Grant{Request: *req}, driver.Uncertain(err)
+}
+
+// doubtLocked keeps in mind that a record's key may be there.
+func (c *client) doubtLocked(r *record, req *driver.Request, s *session, sent driver.Instant) {
+	if r.state == asking {
+		r.state = doubtful
+		r.session.Store(s)
+		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
+	}
+}
+
 // key returns the record's key.
 func (c *client) key(r *record) string { return c.layout.Key(r.name, c.id, r.n) }
 

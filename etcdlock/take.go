@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -82,42 +81,6 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	return driver.Grant{}, &driver.HeldError{Name: req.Name}
 }
 
-// takeBack takes a key back that is no use, and returns why. If that gets no answer, it may arrive late. An owner
-// that asked again would get the same key as its hold, which the late request would then end (P1). So the owner is
-// refused from then on: package holdfast withdraws it, and asks under another.
-func (c *client) takeBack(
-	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
-) (driver.Grant, error) {
-	_, err := c.main.txn(ctx, table.Remove([]table.Removal{{Key: c.key(r), Created: created}}, 0))
-	if err == nil {
-		return driver.Grant{}, why
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.doubtLocked(r, req, s, sent); r.state == doubtful {
-		r.state = leaving
-	}
-	return driver.Grant{Request: *req}, driver.Uncertain(err)
-}
-
-// adopt takes over a key of the owner of which this client did not know for sure: an answer
-// was lost. It is confirmed like a place, on the lease that it was put on.
-func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry) (driver.Grant, error) {
-	s := r.session.Load()
-	if e.Key != c.key(r) || s == nil {
-		return driver.Grant{}, c.layout.HeldError(req, []table.Entry{*e}) // of the same owner, but of another client
-	}
-	c.mu.Lock()
-	r.state = queued
-	r.putLocked(s, e.Created)
-	c.mu.Unlock()
-	g, err := c.confirm(ctx, r, req)
-	if errors.Is(err, errGone) {
-		err = driver.ErrNotHeld
-	}
-	return g, err
-}
-
 // collect returns a hold that its owner has already, renewed.
 func (c *client) collect(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
@@ -126,72 +89,6 @@ func (c *client) collect(ctx context.Context, g driver.Grant) (driver.Grant, err
 	}
 	g.Since, g.Valid = renewal.Since, renewal.Valid
 	return g, nil
-}
-
-// stateOf returns what a record's key is, and whether an earlier request may have put it.
-func (c *client) stateOf(r *record) (s state, mayBeThere bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return r.state, r.state != asking || r.asks > 1
-}
-
-// grant notes a hold whose key is on its session's lease, and returns it. It is
-// trusted from the sending of the request that last kept the lease alive.
-func (c *client) grant(r *record, req *driver.Request, s *session, created int64) driver.Grant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.putLocked(s, created)
-	return c.beginLocked(r, req, req.TTL, req.LockDelay)
-}
-
-// beginLocked begins a hold whose create revision and session its record has. Its key stays for the delay after that.
-func (c *client) beginLocked(r *record, req *driver.Request, lasts, delay time.Duration) driver.Grant {
-	r.place = nil
-	since := r.session.Load().since
-	r.state, r.claim, r.began = held, false, c.clock.Now()
-	r.trusted = since.Add(lasts)
-	c.expireAtLocked(r, r.trusted.Add(delay))
-	g := c.granted(r, req)
-	g.Since, g.Valid = since, lasts
-	return g
-}
-
-// granted returns the grant of a hold, but for its time. All tokens of a create revision
-// are the hold's; the grant has as many as were asked for.
-func (c *client) granted(r *record, req *driver.Request) driver.Grant {
-	return driver.Grant{
-		Request: *req, Token: c.layout.Token(r.created), Block: min(max(req.Tokens, 1), c.layout.Block()), Handle: r,
-	}
-}
-
-// putLocked notes where a record's key is, and when it was created. Those who confirm the same place together all
-// know that, and read it without the lock, so it is written only if it is another one.
-func (r *record) putLocked(s *session, created int64) {
-	r.session.Store(s)
-	if r.created != created {
-		r.created = created
-	}
-}
-
-// unanswered returns the error of a request to put a key. Unless the store has
-// refused it, the client keeps in mind that the key may be there.
-func (c *client) unanswered(r *record, req *driver.Request, s *session, sent driver.Instant, err error) (driver.Grant, error) {
-	if refused(err) {
-		return driver.Grant{}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.doubtLocked(r, req, s, sent)
-	return driver.Grant{Request: *req}, driver.Uncertain(err)
-}
-
-// doubtLocked keeps in mind that a record's key may be there.
-func (c *client) doubtLocked(r *record, req *driver.Request, s *session, sent driver.Instant) {
-	if r.state == asking {
-		r.state = doubtful
-		r.session.Store(s)
-		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
-	}
 }
 
 // Compare returns the guard for data in the same etcd: a condition that is true while the lease's hold is in the

@@ -87,6 +87,42 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 // errGone says that a place or a hold is not there any more.
 var errGone = errors.New("the key is gone")
 
+// takeBack takes a key back that is no use, and returns why. If that gets no answer, it may arrive late. An owner
+// that asked again would get the same key as its hold, which the late request would then end (P1). So the owner is
+// refused from then on: package holdfast withdraws it, and asks under another.
+func (c *client) takeBack(
+	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
+) (driver.Grant, error) {
+	_, err := c.main.txn(ctx, table.Remove([]table.Removal{{Key: c.key(r), Created: created}}, 0))
+	if err == nil {
+		return driver.Grant{}, why
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubtLocked(r, req, s, sent); r.state == doubtful {
+		r.state = leaving
+	}
+	return driver.Grant{Request: *req}, driver.Uncertain(err)
+}
+
+// adopt takes over a key of the owner of which this client did not know for sure: an answer
+// was lost. It is confirmed like a place, on the lease that it was put on.
+func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry) (driver.Grant, error) {
+	s := r.session.Load()
+	if e.Key != c.key(r) || s == nil {
+		return driver.Grant{}, c.layout.HeldError(req, []table.Entry{*e}) // of the same owner, but of another client
+	}
+	c.mu.Lock()
+	r.state = queued
+	r.putLocked(s, e.Created)
+	c.mu.Unlock()
+	g, err := c.confirm(ctx, r, req)
+	if errors.Is(err, errGone) {
+		err = driver.ErrNotHeld
+	}
+	return g, err
+}
+
 // confirm gives a place's sign of life, and reads whether it has become a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent, s := c.clock.Now(), r.session.Load()
