@@ -121,12 +121,3 @@ func validID(id string) bool {
 	}
 	return len(id) == idLength
 }
-
-// hash is FNV-1a.
-func hash(text string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := 0; i < len(text); i++ {
-		h = (h ^ uint64(text[i])) * 1099511628211
-	}
-	return h
-}

@@ -202,3 +202,12 @@ func (c *client) wake(id uint64) {
 		}
 	}
 }
+
+// hash is FNV-1a.
+func hash(text string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(text); i++ {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
+}
