@@ -33,6 +33,8 @@ type link struct {
 	unsubscribe func()
 	contention  contention
 	longest     atomic.Int64 // the longest TTL that Life has returned, in nanoseconds
+	forgetting  forgetting
+	tellsLife   bool // the Conn knows the server's life
 
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
 	sharedAck, reservedAck *acknowledgers
@@ -139,6 +141,10 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	if err == nil && o.Replicas > 0 {
 		err = c.mayWait(ctx)
 	}
+	stops := false
+	if c.forgetting.on = o.Layout == "" && !o.Forget; err == nil && c.forgetting.on {
+		stops, err = c.startForgetting(ctx, cmp.Or(o.MaxTTL, defaultMaxTTL))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +158,11 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
+		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.forgetting.rules.MaxTTL, maxTTL), Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),
+	}
+	if c.forgetting.on {
+		c.caps.Guarantees = remembered(c.caps.Guarantees, deploymentOf(conn), c.forgetting.rules, stops)
 	}
 	return c, nil
 }

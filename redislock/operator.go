@@ -35,7 +35,7 @@ func (c *link) look(
 	}
 	commands := make([]Command, len(names))
 	for i, name := range names {
-		commands[i] = by.Command(keys(name))
+		commands[i] = c.command(by, keys(name))
 	}
 	infos := make([]driver.Info, len(names))
 	for i, reply := range c.shared.run(ctx, by, commands...) {
@@ -142,7 +142,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		return err
 	}
 	keys := c.layout.keys(name)
-	command := breakScript.Command(keys[:], decimal(int64(token)))
+	command := c.command(breakScript, keys[:], decimal(int64(token)))
 	return c.status(ctx, breakScript, command)
 }
 

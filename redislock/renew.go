@@ -39,7 +39,7 @@ func (c *link) batch(
 			keys = append(keys, keysOf(&part[i])...)
 			values = append(values, args(&part[i])...)
 		}
-		commands = append(commands, s.Command(keys, values...))
+		commands = append(commands, c.command(s, keys, values...))
 		rest = rest[len(part):]
 	}
 	replies := to.run(ctx, s, commands...)
@@ -112,7 +112,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	keys := c.layout.keys(g.Name)
 	sent := c.clock.Now()
-	command := downgradeScript.Command(keys[:], escape(g.Owner))
+	command := c.command(downgradeScript, keys[:], escape(g.Owner))
 	reply := c.sharedAck.route(c.shared, g.TTL).run(ctx, downgradeScript, command)[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)

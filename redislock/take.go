@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,11 +74,20 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (
 // request of its owner, so that the name may be idle.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool, by asking) (g driver.Grant, same bool, err error) {
 	g.Request = req
-	if err := c.alive(ctx); err != nil {
+	if err := cmp.Or(c.alive(ctx), c.fits(&req)); err != nil {
 		return g, false, err
 	}
 	sent := c.clock.Now()
 	reply, same := by(ctx, askScript, c.askCommand(&req, sent, queue, first))
+	if unbegun(&reply) {
+		if _, err := c.begin(ctx, c.lifeKey(c.layout.record(req.Name))); err != nil {
+			return g, false, driver.Uncertain(err) // the request may have taken a place
+		}
+		sent = c.clock.Now()
+		if reply, same = by(ctx, askScript, c.askCommand(&req, sent, queue, false)); unbegun(&reply) {
+			return g, false, driver.Uncertain(errLives)
+		}
+	}
 	fields, _ := reply.Value.([]any)
 	token, idle := reply.Value.(int64)
 	switch {
@@ -113,7 +123,7 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 	if !first || !mayBePlain(req) {
 		args = args[:2]
 	}
-	return askScript.Command(keys[:], args...)
+	return c.command(askScript, keys[:], args...)
 }
 
 // refusal returns the error of a reply that is no grant.
@@ -124,6 +134,7 @@ func refusal(req *driver.Request, value any) error {
 		return &driver.HeldError{
 			Name: req.Name, Queued: int(number(fields, 1)), ExpiresIn: duration(number(fields, 2)),
 			Note: str(fields, 3), Token: driver.Token(number(fields, 4)), Ahead: int(number(fields, 5)),
+			Forgotten: duration(max(0, number(fields, 6))),
 		}
 	case replyMismatch:
 		return driver.ErrMismatch

@@ -97,6 +97,9 @@ type Rules struct {
 	// Least is the least token that may be given out: the present time, where tokens are a
 	// hybrid clock, else 0.
 	Least driver.Token
+	// Opens is the instant before which nothing is granted, because the store may have forgotten holds: see package
+	// life. 0: the store grants.
+	Opens driver.Instant
 	// Granted is called for each place that is granted, which is gone when it returns.
 	Granted func(*Place)
 	// Alive returns false if the client is dead for certain. Nil: nobody can tell.
@@ -127,7 +130,7 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 	}
 	clear(r.Holds[len(kept):])
 	r.Holds = kept
-	for len(r.Queue) > 0 {
+	for len(r.Queue) > 0 && now >= rules.Opens {
 		switch head := &r.Queue[0]; {
 		case rules.over(head, now) || rules.dead(head.Client):
 			r.Queue = slices.Delete(r.Queue, 0, 1)
@@ -224,7 +227,7 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	}
 	// Settle has granted the head of the queue what it could, so all that are
 	// still queued have to wait, and others behind them unless unfair (P8).
-	if r.admits(req) && (r.queued() == 0 || req.Unfair) {
+	if now >= rules.Opens && r.admits(req) && (r.queued() == 0 || req.Unfair) {
 		r.removePlace(req.Owner)
 		return r.take(req, client, sent, now, rules), nil
 	}

@@ -156,7 +156,7 @@ local function settle(r)
     end
     if h.owner == '' and now >= h.expires then table.remove(holds, i) end
   end
-  while not blocked(r) and head(r) do
+  while closed == 0 and not blocked(r) and head(r) do
     local p = place(r, head(r))
     local ends = p and ends_at(r, p)
     if not p or now > ends then

@@ -63,6 +63,9 @@ func (s *Server) Reserve() func(context.Context, []Command) []Reply {
 	}
 }
 
+// TellsLife says that Command.Life is heard.
+func (s *Server) TellsLife() {}
+
 func (s *Server) replied(replies []Reply) []Reply {
 	if s.o.Replied != nil {
 		s.o.Replied(replies)
