@@ -11,7 +11,7 @@ import (
 // mistakes are planted in the engine. Each breaks a promise, and must be found in a world.
 var mistakes = []planted.Mistake{
 	{Name: "P1: trust is counted from the arrival of the grant", World: "one caller, renewed", Edits: [][3]string{{
-		"hold.go", "lease.Start(now, g.Since, ", "lease.Start(now, map[bool]driver.Instant{true: now, false: g.Since}[PLANTED], ",
+		"hold.go", "lease.Start(e.now, g.Since, ", "lease.Start(e.now, map[bool]driver.Instant{true: e.now, false: g.Since}[PLANTED], ",
 	}}},
 	{Name: "P1: a writer shares a hold of readers", World: "readers", Edits: [][3]string{{
 		"hold.go", "c.settings.sameTerms(h.settings) && c.settings.MaxHold", "(PLANTED || c.settings.sameTerms(h.settings)) && c.settings.MaxHold",
