@@ -29,7 +29,7 @@ func TestFullMemory(t *testing.T) {
 			defer admin.Close()
 			take := func(what string, r driver.Request) driver.Grant {
 				t.Helper()
-				r.Name, r.Owner, r.TTL = what, "AAAAAAAAAAAAAAAAAAAAAAAAAA", time.Minute
+				r.Name, r.Owner, r.TTL = what, "AAAAAAAAAAAAAAAAAAAAAAAAAA", 30*time.Second
 				g, err := d.Try(t.Context(), r)
 				if err != nil {
 					t.Fatalf("%s: %v", what, err)

@@ -39,9 +39,10 @@ type Memory struct {
 	Wait  time.Duration  // the longest of all clients
 }
 
-// Closed returns for how long a store in that life grants nothing. It reports false if the store has to begin the life.
+// Closed returns for how long a store in that life grants nothing. It reports false if the store has to begin the
+// life, or to begin it again, because its clock was set back.
 func (m Memory) Closed(life string, now driver.Instant) (time.Duration, bool) {
-	return max(0, m.Opens.Sub(now)), m.Life == life
+	return max(0, m.Opens.Sub(now)), m.Life == life && m.Opens.Sub(now) <= m.Wait
 }
 
 // Begin returns the memory of a store in that life, which can have forgotten something until since, at the latest. A
@@ -49,7 +50,7 @@ func (m Memory) Closed(life string, now driver.Instant) (time.Duration, bool) {
 func (m Memory) Begin(life string, since, now driver.Instant, r Rules) Memory {
 	wait := max(m.Wait, r.Wait())
 	switch {
-	case m.Life != life:
+	case m.Life != life || m.Opens.Sub(now) > m.Wait:
 		m.Opens = since.Add(wait)
 	case now < m.Opens:
 		m.Opens = m.Opens.Add(wait - m.Wait)

@@ -130,11 +130,11 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 	}
 	clear(r.Holds[len(kept):])
 	r.Holds = kept
-	for len(r.Queue) > 0 && now >= rules.Opens {
+	for len(r.Queue) > 0 {
 		switch head := &r.Queue[0]; {
 		case rules.over(head, now) || rules.dead(head.Client):
 			r.Queue = slices.Delete(r.Queue, 0, 1)
-		case r.admits(head.Request):
+		case now >= rules.Opens && r.admits(head.Request):
 			r.handOver(now, rules)
 		default:
 			return
@@ -233,7 +233,7 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	}
 	switch {
 	case p != nil:
-		e := r.heldError(req.Name, now)
+		e := r.heldError(req.Name, now, rules)
 		e.Ahead = r.ahead(req.Owner)
 		p.Until, p.Asked, p.Tokens = now.Add(rules.life(e.Ahead)), sent, req.Tokens
 		return nil, e
@@ -241,11 +241,11 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 		r.prune(now, rules)
 		ahead := r.queued()
 		r.add(Place{Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead)), Asked: sent})
-		e := r.heldError(req.Name, now)
+		e := r.heldError(req.Name, now, rules)
 		e.Ahead = ahead
 		return nil, e
 	}
-	return nil, r.heldError(req.Name, now)
+	return nil, r.heldError(req.Name, now, rules)
 }
 
 // add puts a new place at the end of the queue.
@@ -326,7 +326,7 @@ func (r *Record) mismatched(req driver.Request) bool {
 }
 
 // heldError says why a request is not granted, and when to ask again.
-func (r *Record) heldError(name string, now driver.Instant) *driver.HeldError {
+func (r *Record) heldError(name string, now driver.Instant, rules *Rules) *driver.HeldError {
 	e := &driver.HeldError{Name: name, Queued: r.queued()}
 	for i := range r.Holds {
 		h := &r.Holds[i]
@@ -341,6 +341,8 @@ func (r *Record) heldError(name string, now driver.Instant) *driver.HeldError {
 			e.ExpiresIn = opens
 		}
 	}
+	e.Forgotten = max(0, rules.Opens.Sub(now))
+	e.ExpiresIn = max(e.ExpiresIn, e.Forgotten)
 	return e
 }
 

@@ -50,11 +50,19 @@ if closed == 0 and admits(r, req) and (unfair == '1' or not head(r)) then
   return granted(h)
 end
 
+-- While nothing is granted there may be places and no hold. The record must not look idle then (P8): idle.lua.
+local function mark_queue(ends)
+  if closed == 0 then return end
+  r.tombstones_end = math.max(r.tombstones_end, ends + math.max(0, closed))
+  write(r, ends)
+end
+
 if p then
   p.asked, p.tokens, p.unsubscribed = req.asked, req.tokens, unsubscribed(r, p.client)
   local ends = now + life(p.poll, ahead)
   save_place(r, p, ends)
   if short(r, ends) then write(r, ends) end
+  mark_queue(ends)
 elseif queue == '1' then
   for _ = 1, 2 do -- two that have ended make room for one, so that the queue does not grow (P9)
     dead = dead and lapsed(r)
@@ -71,10 +79,11 @@ elseif queue == '1' then
     for _, h in ipairs(r.holds) do h.long = true end -- ZREM must not find them
     write(r, ends)
   end
+  mark_queue(ends)
 end
 
 local queued = ahead and p == nil and ahead + 1 or call('ZCARD', r.queue)
-local opens_in, holder, token = math.max(0, closed), '', 0
+local opens_in, holder, token = 0, '', 0
 for _, h in ipairs(r.holds) do
   local at = h.expires
   if h.owner ~= '' then
@@ -82,4 +91,4 @@ for _, h in ipairs(r.holds) do
   end
   if opens_in == 0 or at - now < opens_in then opens_in = at - now end
 end
-return {HELD, queued, opens_in, holder, token, ahead or 0, closed}
+return {HELD, queued, math.max(opens_in, closed), holder, token, ahead or 0, closed}

@@ -15,6 +15,7 @@ local closed = 0
 if ARGV[#ARGV - 1] ~= '' then
   local life = ARGV[#ARGV] ~= '' and ARGV[#ARGV] or life_now()
   local memory = redis.pcall('GET', ARGV[#ARGV - 1]) -- it fails if the key's slot has left a node of a cluster
-  local known, opens = string.match(type(memory) == 'string' and memory or '', '^(%x+) (%d+)')
+  local known, opens, longest = string.match(type(memory) == 'string' and memory or '', '^(%x+) (%d+) (%d+)$')
   closed = known == life and math.max(0, opens - now) or -1
+  if closed > tonumber(longest or 0) then closed = -1 end -- the clock was set back
 end

@@ -8,7 +8,7 @@ local function counts(info, pattern) return string.find(redis.call('INFO', info)
 local life = life_now()
 local known, opens, before = string.match(redis.call('GET', KEYS[1]) or '', '^(%x+) (%d+) (%d+)$')
 local longest = math.max(before or 0, ARGV[1])
-if known ~= life then
+if known ~= life or opens - now > tonumber(before) then
   local since = now
   if not known and counts('replication', '\nmaster_replid2:0+\r') and counts('stats', '\nevicted_keys:0\r')
     and not counts('commandstats', '\ncmdstat_flush') and not counts('commandstats', '\ncmdstat_swapdb') then

@@ -156,12 +156,12 @@ local function settle(r)
     end
     if h.owner == '' and now >= h.expires then table.remove(holds, i) end
   end
-  while closed == 0 and not blocked(r) and head(r) do
+  while not blocked(r) and head(r) do
     local p = place(r, head(r))
     local ends = p and ends_at(r, p)
     if not p or now > ends then
       leave(r, head(r))
-    elseif admits(r, p) then
+    elseif closed == 0 and admits(r, p) then
       hand_over(r, p, ends)
     else
       break

@@ -76,7 +76,7 @@ func TestForgettingMistakes(t *testing.T) {
 	t.Run("life", func(t *testing.T) {
 		planted.Found(t, "../../life", "TestClient", []planted.Mistake{
 			{Name: "P1: another life is taken for the same", World: world, Edits: [][3]string{{
-				"life.go", "m.Life == life\n", "(PLANTED || m.Life == life)\n",
+				"life.go", "m.Life == life &&", "(PLANTED || m.Life == life) &&",
 			}}},
 			{Name: "P1: the wait is shorter than the TTL", World: world, Edits: [][3]string{{
 				"life.go", "return r.MaxTTL + Drift(r.MaxTTL) + r.Lag", "if PLANTED {\n\t\treturn r.MaxTTL / 2\n\t}\n\treturn r.MaxTTL + Drift(r.MaxTTL) + r.Lag",
@@ -92,7 +92,7 @@ func TestForgettingMistakes(t *testing.T) {
 				"record.go", "if now >= rules.Opens && r.admits(req)", "if (PLANTED || now >= rules.Opens) && r.admits(req)",
 			}}},
 			{Name: "P1: a waiter is granted", World: waits, Edits: [][3]string{{
-				"record.go", "len(r.Queue) > 0 && now >= rules.Opens {", "len(r.Queue) > 0 && (PLANTED || now >= rules.Opens) {",
+				"record.go", "case now >= rules.Opens && r.admits(head", "case (PLANTED || now >= rules.Opens) && r.admits(head",
 			}}},
 		})
 	})

@@ -67,6 +67,15 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 		nodes := r.Ask("CLUSTER", "NODES")
 		return r.clusterServes() && strings.Count(nodes, " slave ")+strings.Count(nodes, "myself,slave") == n-masters
 	})
+	for i := range masters {
+		for n := 0; ; n++ {
+			tag := "{" + strconv.Itoa(n) + "}"
+			if slot, _ := strconv.Atoi(c.Servers[0].Ask("CLUSTER", "KEYSLOT", tag)); slot*masters/Slots == i {
+				c.Servers[i].Serves(tag)
+				break
+			}
+		}
+	}
 	return c
 }
 
