@@ -96,13 +96,35 @@ func unbegun(reply *answer) bool {
 func (c *link) startForgetting(ctx context.Context, longest time.Duration) (stops bool, err error) {
 	c.forgetting.rules.MaxTTL, c.forgetting.numbers = longest, map[string]int{}
 	c.forgetting.rules.Lag, stops = c.lag(ctx)
-	_, c.tellsLife = c.conn.(interface{ TellsLife() })
+	_, c.tellsLife = c.conn.(livesTeller)
 	for _, part := range c.parts() {
 		if _, err := c.begin(ctx, c.lifeKeyOf(part)); err != nil {
 			return stops, err
 		}
 	}
 	return stops, nil
+}
+
+// live makes the server begin its life, after so many tries of a command which has found that it has not. If that did not
+// help, the connection knows an old life: see live.lua. Then the script asks for the life, and the connections are made
+// anew.
+func (c *link) live(ctx context.Context, command *Command, try int) error {
+	if try > 0 {
+		outlived, tells := c.conn.(livesTeller)
+		if !tells || !command.Life {
+			return errLives
+		}
+		outlived.Outlived()
+		command.Life, command.Args = false, append(command.Args, "")
+	}
+	_, err := c.begin(ctx, c.lifeKey(command.Key))
+	return err
+}
+
+// livesTeller is a Conn that knows the servers' lives: see Command.Life.
+type livesTeller interface {
+	// Outlived makes the connections anew, because what they know is old.
+	Outlived()
 }
 
 // errLives says that the server's life could not be begun.

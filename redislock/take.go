@@ -78,15 +78,14 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool,
 		return g, false, err
 	}
 	sent := c.clock.Now()
-	reply, same := by(ctx, askScript, c.askCommand(&req, sent, queue, first))
-	if unbegun(&reply) {
-		if _, err := c.begin(ctx, c.lifeKey(c.layout.record(req.Name))); err != nil {
+	command := c.askCommand(&req, sent, queue, first)
+	reply, same := by(ctx, askScript, command)
+	for try := 0; unbegun(&reply); try++ {
+		if err := c.live(ctx, &command, try); err != nil {
 			return g, false, driver.Uncertain(err) // the request may have taken a place
 		}
 		sent = c.clock.Now()
-		if reply, same = by(ctx, askScript, c.askCommand(&req, sent, queue, false)); unbegun(&reply) {
-			return g, false, driver.Uncertain(errLives)
-		}
+		reply, same = by(ctx, askScript, command)
 	}
 	fields, _ := reply.Value.([]any)
 	token, idle := reply.Value.(int64)

@@ -5,12 +5,16 @@
 -- flushed it, and it has evicted nothing. Else it may have forgotten holds until this moment.
 local function counts(info, pattern) return string.find(redis.call('INFO', info), pattern) end
 
+local NEVER_PROMOTED = '\nmaster_replid2:0+\r'
 local life = life_now()
 local known, opens, before = string.match(redis.call('GET', KEYS[1]) or '', '^(%x+) (%d+) (%d+)$')
 local longest = math.max(before or 0, ARGV[1])
+if known and string.sub(known, 1, 16) == string.sub(life, 1, 16) and counts('replication', NEVER_PROMOTED) then
+  known = life -- its first replica has come, or its last one went long ago: then it renames its history
+end
 if known ~= life or opens - now > tonumber(before) then
   local since = now
-  if not known and counts('replication', '\nmaster_replid2:0+\r') and counts('stats', '\nevicted_keys:0\r')
+  if not known and counts('replication', NEVER_PROMOTED) and counts('stats', '\nevicted_keys:0\r')
     and not counts('commandstats', '\ncmdstat_flush') and not counts('commandstats', '\ncmdstat_swapdb') then
     since = now - 1000000 * string.match(redis.call('INFO', 'server'), '\nuptime_in_seconds:(%d+)')
   end

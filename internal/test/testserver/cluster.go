@@ -67,6 +67,12 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 		nodes := r.Ask("CLUSTER", "NODES")
 		return r.clusterServes() && strings.Count(nodes, " slave ")+strings.Count(nodes, "myself,slave") == n-masters
 	})
+	c.Serves()
+	return c
+}
+
+// Serves is that of each master: see Redis.Serves.
+func (c *Cluster) Serves() {
 	for i := range masters {
 		for n := 0; ; n++ {
 			tag := "{" + strconv.Itoa(n) + "}"
@@ -76,7 +82,6 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 			}
 		}
 	}
-	return c
 }
 
 func (r *Redis) clusterServes() bool {

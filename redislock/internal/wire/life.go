@@ -3,8 +3,8 @@ package wire
 import "strings"
 
 // A life of a server ends when it restarts, and when it becomes the primary. A server has a run_id, which each start
-// chooses anew, and a master_replid, which each promotion chooses anew; nothing else has both. A connection ends
-// with the server's process, so it is asked for them once, when the connection is made.
+// chooses anew, and a master_replid, which each promotion chooses anew. A connection ends with the server's process, and
+// on a replica nothing can be written, so the server is asked for both once, when the connection is made.
 
 // lifeDigits is how many digits of each of the two are the life: lua/life.lua.
 const lifeDigits = 16

@@ -63,8 +63,8 @@ func (s *Server) Reserve() func(context.Context, []Command) []Reply {
 	}
 }
 
-// TellsLife says that Command.Life is heard.
-func (s *Server) TellsLife() {}
+// Outlived makes the connections anew, because the server has another life than it had when they were made.
+func (s *Server) Outlived() { s.o.Dialed.Drop("") }
 
 func (s *Server) replied(replies []Reply) []Reply {
 	if s.o.Replied != nil {
