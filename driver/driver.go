@@ -70,7 +70,7 @@ type Request struct {
 // Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew, to release
 // and to downgrade the hold. It then differs from what the driver returned in these fields only: Mode, if it
 // was changed since; MinHold, which is 0 if the acquire is undone rather than released; Tokens, Claim and
-// Contended, which say nothing any more; Stray; HandedOver or Raised, and with them Token.
+// Contended, which say nothing any more; Stray; HandedOver, and with it Token.
 type Grant struct {
 	Request
 	Token Token   // 0: the store gives none, or the outcome is not known
@@ -94,8 +94,6 @@ type Grant struct {
 	// the store was last told: until Renew or Release the store has a lower token on record. Package holdfast
 	// sets it.
 	HandedOver bool
-	// Raised says that the hold has the token that a quorum chose, or may have it. Package quorum sets it.
-	Raised bool
 	// Degraded says that the hold is in a second store, because the first is silent (package fallback). Its
 	// Token is 0. A driver of one store leaves it false.
 	Degraded bool

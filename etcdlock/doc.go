@@ -57,7 +57,7 @@ const (
 	// concurrency.Election are one election. So nobody but the client that put it knows its owner: Inspect shows the
 	// key's end instead, and other clients cannot withdraw it by its owner. Without a prefix the slash before the
 	// name is missing too. In this layout their locks on "orders" wait for the holder of "orders/42": only they can
-	// mend that.
+	// mend that. A TryAcquire of "orders" may be refused while "orders/42" is taken and released all the time.
 	Stock = table.Stock
 )
 

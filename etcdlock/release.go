@@ -174,12 +174,9 @@ func (c *client) misses(err error) {
 // owner, on a lease for the rest of the time. The client deletes it at the right moment, if it still lives then.
 func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) error {
 	rest := r.began.Add(g.MinHold).Sub(c.clock.Now())
-	s := r.session.Load()
-	if s == nil || !s.fixed {
-		var err error
-		if s, err = c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now()); err != nil {
-			return err
-		}
+	s, err := c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now())
+	if err != nil {
+		return err
 	}
 	// The tombstone is put also if an operator broke the hold: a late request of its owner
 	// must not take the name again (P6).

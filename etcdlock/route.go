@@ -69,12 +69,8 @@ func ended(ctx context.Context, err error) error {
 // refused reports whether an error says that the store has certainly not done
 // what was asked. Everything else may be done yet.
 func refused(err error) bool {
-	for _, certain := range []error{
-		rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
-	} {
-		if errors.Is(err, certain) {
-			return true
-		}
+	if errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrTooManyRequests) {
+		return true
 	}
 	var etcd rpctypes.EtcdError
 	code := status.Code(err)

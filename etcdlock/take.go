@@ -3,10 +3,8 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,16 +13,12 @@ import (
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
-// maxReads is how often a Try reads the name again because a key was put in between.
-const maxReads = 3
+// maxReads is how often a Try reads the name because a key was put in between. Then it is refused.
+const maxReads = 4
 
 // Try implements driver.Driver. The key is put if no key of the name is newer than what has been looked at, and what
 // has been looked at leaves room: at first that is nothing, so a name that nobody uses takes one request. A refused
 // Try puts nothing, so it is in nobody's way.
-//
-// In the layout Stock orders/1 to orders/16 may be taken and released all the time. Then
-// something newer is there at every attempt, and the free name orders would never be granted
-// (P7). So after some attempts the key is put all the same, and taken back if another was before it.
 //
 // Unfair (barging) changes nothing: a request that overtook a waiter would have a higher
 // token than the waiter gets after it (P3).
@@ -55,10 +49,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	if again {
 		limit = 0 // its own key is to be found
 	}
-	for seen, round := int64(0), 0; ; round++ {
-		if round > maxReads {
-			return c.putAndCheck(ctx, r, &req)
-		}
+	for seen, round := int64(0), 0; round < maxReads; round++ {
 		sent := c.clock.Now()
 		// A hold that nobody renews lasts almost its whole TTL from here.
 		s, err := c.session(ctx, holdSeconds(&req), sent.Add(-req.TTL/16))
@@ -76,7 +67,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if resp.Succeeded {
 			return c.grant(r, &req, s, resp.Header.Revision), nil
 		}
-		in := c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
+		in := c.layout.ReadInUse(dir, resp.Responses)
 		if in.Newest <= seen && !in.More {
 			return driver.Grant{}, driver.ErrNotHeld // nothing is newer: it was withdrawn before it arrived
 		}
@@ -88,89 +79,22 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		}
 		seen = resp.Header.Revision
 	}
-}
-
-// putAndCheck puts the key at once, and takes it back unless everything before it leaves room.
-func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	all := []*etcdserverpb.RequestOp{table.Op(table.Read(c.layout.Dir(req.Name)))}
-	p, g, err := c.put(ctx, r, req, holdSeconds(req), req.TTL/16, all)
-	if p == nil {
-		return g, err
-	}
-	if err := p.in.Refusal(&c.layout, req); err != nil {
-		return c.takeBack(ctx, r, req, p, err)
-	}
-	return c.grant(r, req, p.s, p.created), nil
-}
-
-// putting is a key that was put, with what was read right before.
-type putting struct {
-	s       *session
-	sent    driver.Instant
-	created int64
-	in      table.InUse
-}
-
-// put puts a request's key on a lease of so many seconds, kept alive as lately as old says, whatever is before it;
-// unless the owner has a key, or a tombstone. In the same transaction it reads what the operations say.
-func (c *client) put(
-	ctx context.Context, r *record, req *driver.Request, secs int64, old time.Duration, read []*etcdserverpb.RequestOp,
-) (*putting, driver.Grant, error) {
-	key, dir := c.key(r), c.layout.Dir(req.Name)
-	absent := func(key string) *etcdserverpb.Compare {
-		return table.CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, 0)
-	}
-	for {
-		sent := c.clock.Now()
-		s, err := c.session(ctx, secs, sent.Add(-old))
-		if err != nil {
-			return nil, driver.Grant{}, err
-		}
-		stop := s.beating(ctx)
-		resp, err := c.main.txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{absent(c.layout.Tombstone(req.Owner)), absent(key)},
-			Success: append(slices.Clip(read), table.PutOp([]byte(key), c.text(r, req), s.id)),
-			Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(key), nil, 0)},
-		})
-		stop()
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			c.end(s)
-			continue // refused for certain, so it may be asked again
-		}
-		if err != nil {
-			g, err := c.unanswered(r, req, s, sent, err)
-			return nil, g, err
-		}
-		if !resp.Succeeded {
-			own := c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
-			if e := table.Find(own, req.Owner, key); e != nil {
-				g, err := c.adopt(ctx, r, req, e)
-				return nil, g, err
-			}
-			if len(own) > 0 {
-				return nil, driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
-			}
-			return nil, driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
-		}
-		in := c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
-		for _, some := range resp.Responses[1:len(read)] {
-			in.Know(c.layout.ParseEntries(dir, some.GetResponseRange().Kvs))
-		}
-		return &putting{s, sent, resp.Header.Revision, in}, driver.Grant{}, nil
-	}
+	return driver.Grant{}, &driver.HeldError{Name: req.Name}
 }
 
 // takeBack takes a key back that is no use, and returns why. If that gets no answer, it may arrive late. An owner
 // that asked again would get the same key as its hold, which the late request would then end (P1). So the owner is
 // refused from then on: package holdfast withdraws it, and asks under another.
-func (c *client) takeBack(ctx context.Context, r *record, req *driver.Request, p *putting, why error) (driver.Grant, error) {
-	_, err := c.main.txn(ctx, table.Remove([]table.Removal{{Key: c.key(r), Created: p.created}}, 0))
+func (c *client) takeBack(
+	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
+) (driver.Grant, error) {
+	_, err := c.main.txn(ctx, table.Remove([]table.Removal{{Key: c.key(r), Created: created}}, 0))
 	if err == nil {
 		return driver.Grant{}, why
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.doubtLocked(r, req, p.s, p.sent); r.state == doubtful {
+	if c.doubtLocked(r, req, s, sent); r.state == doubtful {
 		r.state = leaving
 	}
 	return driver.Grant{Request: *req}, driver.Uncertain(err)

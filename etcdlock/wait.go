@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -39,16 +40,48 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	return c.line(ctx, r, &req)
 }
 
-// line takes a place at the end of the queue.
+// line takes a place at the end of the queue, unless the owner has a key, or a tombstone. What was before the place is
+// read in the same transaction.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	p, g, err := c.put(ctx, r, req, c.minSeconds, pulse(c.minSeconds), c.layout.GetInUse(req))
-	if p == nil {
-		return g, err
+	key, dir := c.key(r), c.layout.Dir(req.Name)
+	absent := func(key string) *etcdserverpb.Compare {
+		return table.CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, 0)
 	}
-	if err := c.layout.Mismatch(req, p.in.Entries); err != nil {
-		return c.takeBack(ctx, r, req, p, err)
+	for {
+		sent := c.clock.Now()
+		s, err := c.session(ctx, c.minSeconds, sent.Add(-pulse(c.minSeconds)))
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		stop := s.beating(ctx)
+		resp, err := c.main.txn(ctx, &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{absent(c.layout.Tombstone(req.Owner)), absent(key)},
+			Success: append(c.layout.GetInUse(req), table.PutOp([]byte(key), c.text(r, req), s.id)),
+			Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(key), nil, 0)},
+		})
+		stop()
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			c.end(s)
+			continue // refused for certain, so it may be asked again
+		case err != nil:
+			return c.unanswered(r, req, s, sent, err)
+		case !resp.Succeeded:
+			own := c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
+			if e := table.Find(own, req.Owner, key); e != nil {
+				return c.adopt(ctx, r, req, e)
+			}
+			if len(own) > 0 {
+				return driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
+			}
+			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+		}
+		in, created := c.layout.ReadInUse(dir, resp.Responses), resp.Header.Revision
+		if err := c.layout.Mismatch(req, in.Entries); err != nil {
+			return c.takeBack(ctx, r, req, s, sent, created, err)
+		}
+		return c.placed(ctx, r, req, s, created, in.Before(req, created), s.sentBefore(sent), in.Entries)
 	}
-	return c.placed(ctx, r, req, p.s, p.created, p.in.Before(req, p.created), p.s.sentBefore(p.sent), p.in.Entries)
 }
 
 // errGone says that a place or a hold is not there any more.

@@ -119,8 +119,8 @@ func TestDeadCrowd(t *testing.T) {
 	}
 }
 
-// TestBusyBelow: a free name is granted, and a held one is not, while keys of longer names come and go below it all
-// the time, in the layout Stock (P7, P1).
+// TestBusyBelow: a free name is granted to a request that takes a place, and a held one is not, while keys of longer
+// names come and go below it all the time, in the layout Stock (P7, P1).
 func TestBusyBelow(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	a, b, puts := dial(t, server.Addrs(), &Options{Layout: Stock}), dial(t, server.Addrs(), &Options{Layout: Stock}), 0
@@ -132,7 +132,10 @@ func TestBusyBelow(t *testing.T) {
 		put() // right before each transaction
 		return send()
 	})
-	g := take(t, a, request("orders"))
+	g, err := a.Enqueue(t.Context(), request("orders"))
+	if err != nil {
+		t.Fatalf("P7: a place at a free name: %v", err)
+	}
 	if _, err := a.Try(t.Context(), request("orders")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: a name that is held: %v", err)
 	}

@@ -266,23 +266,23 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 	if c.isClosed {
 		return nil, driver.ErrClosed
 	}
-	dir, news, hints := c.layout.Dir(name), make(chan struct{}, 1), make(chan struct{}, 1)
-	f := c.followLocked(dir, dirSpan(dir, true), news)
+	hints, over := make(chan struct{}, 1), make(chan struct{})
+	w := c.watchLocked(dirSpan(c.layout.Dir(name), true), func(r *etcdserverpb.WatchResponse) {
+		if r == nil {
+			close(over)
+		}
+		wake(hints)
+	})
 	c.background.Go(func() {
 		defer close(hints)
-		for ended := false; !ended; {
-			select {
-			case <-news:
-				wake(hints)
-			case <-ctx.Done():
-			case <-c.life.Done():
-			}
-			c.mu.Lock()
-			if ended = f.ended || ctx.Err() != nil || c.life.Err() != nil; ended {
-				f.leaveLocked(news)
-			}
-			c.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+		case <-c.life.Done():
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		w.endLocked()
 	})
 	return hints, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // ErrSilent: the first store does not answer, and is not asked until it answers a probe.
@@ -23,35 +24,29 @@ type breaker struct {
 	since    driver.Instant // the first request since the last answer; 0: every request was answered
 	answered driver.Instant // the last answer; 0: none yet
 	underway int            // requests
-	err      error          // the last error of a request that was not answered
+	err      error          // the last probe's that was not answered
 
 	// mixed says that others may have locks in the second store: since the breaker opened, or since this
 	// client had no answer for Options.Silence. It ends when the second store is empty.
 	mixed bool
 }
 
-func (d *Driver) now() driver.Instant { return d.opts.Clock.Now() }
-
 // Status returns how the driver fares at present.
 func (d *Driver) Status() Change {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := Change{Open: d.open, Degraded: len(d.holds), Err: d.err}
+	c := Change{Open: d.open, Degraded: len(d.holds)}
 	if d.open {
-		c.Silent = d.now().Sub(d.since)
+		c.Silent, c.Err = d.opts.Clock.Now().Sub(d.since), d.err
 	}
 	return c
 }
 
 // silence returns the error of requests that are refused because the first store is silent. The error does
-// not match the end of a context of the driver's own, which would look like the caller's.
+// not wrap its cause: the end of a context of the driver's own would look like that of the caller's.
 func (d *Driver) silence() error {
 	s := d.Status()
-	why := "no answer for " + s.Silent.Round(time.Second/10).String()
-	if s.Err == nil || errors.Is(s.Err, context.Canceled) || errors.Is(s.Err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %s", ErrSilent, why)
-	}
-	return fmt.Errorf("%w: %s: %w", ErrSilent, why, s.Err)
+	return fmt.Errorf("%w: no answer for %v: %v", ErrSilent, s.Silent.Round(time.Second/10), s.Err)
 }
 
 // isAnswer reports whether a store has answered the question about a lock.
@@ -63,13 +58,14 @@ func isAnswer(err error) bool {
 // ask calls f with the first driver, whatever the breaker's state, and returns what f does: an outcome for each
 // grant. The store has answered if one of them is an answer.
 func (d *Driver) ask(grants []driver.Grant, f func(forward) []driver.Renewal) []driver.Renewal {
-	first := d.firstNow()
+	d.mu.Lock()
+	first := d.first
 	if first == nil {
+		d.mu.Unlock()
 		return slices.Repeat([]driver.Renewal{{Err: d.silence()}}, len(grants))
 	}
-	d.mu.Lock()
 	if d.since == 0 {
-		d.since = d.now()
+		d.since = d.opts.Clock.Now()
 	}
 	d.underway++
 	d.last = grants[0].Request
@@ -78,22 +74,16 @@ func (d *Driver) ask(grants []driver.Grant, f func(forward) []driver.Renewal) []
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.underway--
-	answer := slices.IndexFunc(out, func(r driver.Renewal) bool { return isAnswer(r.Err) })
-	d.noteLocked(out[max(0, answer)].Err)
+	if slices.ContainsFunc(out, func(r driver.Renewal) bool { return isAnswer(r.Err) }) {
+		d.noteAnswerLocked()
+	}
 	return out
 }
 
-// noteLocked takes in an answer, or that there was none.
-func (d *Driver) noteLocked(err error) {
-	if !isAnswer(err) {
-		if d.err == nil || !errors.Is(err, context.Canceled) { // the error of a caller that gave up says less
-			d.err = err
-		}
-		return
-	}
-	// P1: an open breaker still sends renewals. If one is answered, others may have been answered too, so
-	// the time until the second store may be used begins anew.
-	d.answered, d.err = d.now(), nil
+// noteAnswerLocked notes that the first store has answered. P1: an open breaker still sends renewals. If one is
+// answered, others may have been answered too, so the time until the second store may be used begins anew.
+func (d *Driver) noteAnswerLocked() {
+	d.answered = d.opts.Clock.Now()
 	if d.since = 0; d.underway > 0 || d.open {
 		d.since = d.answered
 	}
@@ -101,60 +91,45 @@ func (d *Driver) noteLocked(err error) {
 
 // watch moves the breaker until the driver is closed.
 func (d *Driver) watch() {
-	told, pause := false, time.Duration(0)
-	for {
+	for told, next := false, time.Duration(0); ; next = d.check() {
 		if c := d.Status(); c.Open != told && d.opts.OnChange != nil {
 			told = c.Open
 			d.opts.OnChange(c)
 		}
-		select {
-		case <-time.After(pause):
-		case <-d.life.Done():
+		if !pause.Sleep(d.life, next) {
 			return
 		}
-		pause = d.check()
 	}
 }
 
 // check probes the first store if the breaker is open, or if half of Options.Silence has passed without an
 // answer. It moves the breaker, and returns when to check again.
-func (d *Driver) check() (pause time.Duration) {
-	pause = d.opts.Silence / 5
-	defer func() { recover() }() // a panic of a driver does not end the program
+func (d *Driver) check() (next time.Duration) {
+	next, half := d.opts.Silence/5, d.opts.Silence/2
 	d.mu.Lock()
-	open, mixed, passed, half := d.open, d.mixed, time.Duration(0), d.opts.Silence/2
+	open, mixed, passed := d.open, d.mixed, time.Duration(0)
 	if d.since != 0 {
-		passed = d.now().Sub(d.since)
+		passed = d.opts.Clock.Now().Sub(d.since)
 	}
 	d.mu.Unlock()
-	if !open && mixed && d.secondIsEmpty() {
-		d.mu.Lock()
-		d.mixed = false
-		d.mu.Unlock()
+	if !open && mixed {
+		d.endMixed()
 	}
 	if !open && passed < half {
-		return min(pause, half-passed)
+		return min(next, half-passed)
 	}
 	err := d.probe(half)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case open && err == nil:
-		d.open = false
-		if d.since = 0; d.underway > 0 {
-			d.since = d.answered
-		}
+		d.open = false // since is now the probe's answer: the next check asks again
 		d.epoch, d.end = context.WithCancel(context.Background())
-	case !open && err != nil && d.since != 0 && d.now().Sub(d.since) >= d.opts.Silence:
-		d.openLocked()
+	case !open && err != nil && d.since != 0 && d.opts.Clock.Now().Sub(d.since) >= d.opts.Silence:
+		d.open, d.mixed = true, true
+		d.end()
 	}
-	return pause
-}
-
-// openLocked opens the breaker.
-func (d *Driver) openLocked() {
-	d.open, d.mixed = true, d.second != nil
-	d.end()
+	return next
 }
 
 // probe asks the first store to forget a request that was never made. It returns an error if there was no
@@ -172,9 +147,9 @@ func (d *Driver) probe(within time.Duration) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.noteLocked(err)
-	if isAnswer(err) {
-		return nil
+	if d.err = err; !isAnswer(err) {
+		return err
 	}
-	return err
+	d.noteAnswerLocked()
+	return nil
 }

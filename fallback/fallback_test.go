@@ -19,32 +19,27 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// TestOneStore: the breaker opens when Options.Silence is over, and not sooner. Then a lock is refused at once, until
-// the store answers.
-func TestOneStore(t *testing.T) {
+// TestBreaker: the breaker opens when Options.Silence is over, and not sooner. A request that it cuts off fails with an
+// error that is not the caller's.
+func TestBreaker(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client(false, fallback.Options{Silence: 3 * time.Second})
+		c := w.client(fallback.Options{Silence: 3 * time.Second})
 		held := c.acquire("held")
 		c.wire.HoldReplies()
 		began := time.Now()
-		_, err := c.lock("x").Acquire(w.ctx)
+		r := driver.Request{Name: "x", Owner: "a", TTL: ttl}
+		_, err := c.d.Try(w.ctx, r)
 		if took := time.Since(began); !errors.Is(err, fallback.ErrSilent) || took != 3*time.Second {
 			t.Errorf("after %v the error is %v", took, err)
 		}
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the error is that of a context of the caller's: %v", err)
 		}
-		began = time.Now()
-		if _, err := c.lock("x").Acquire(w.ctx); !errors.Is(err, fallback.ErrSilent) || errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("the error is %v, not that the store is silent", err)
-		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("the refusal took %v", took)
-		}
 		c.wire.ReleaseReplies()
 		c.becomes(false, 10*time.Second)
-		release(t, c.acquire("x"), held) // nothing is left of the request that was cut off (P6)
-		synctest.Wait()                  // for OnChange
+		c.d.Release(w.ctx, []driver.Grant{{Request: r}})
+		release(t, c.acquire("x"), held)
+		synctest.Wait() // for OnChange
 		if want := []bool{true, false}; !slices.Equal(c.changes, want) {
 			t.Errorf("the breaker was open: %v, not %v", c.changes, want)
 		}
@@ -145,7 +140,7 @@ func TestErrorsAreNotSilence(t *testing.T) {
 // has ended, also by a client that has missed the outage (P1).
 func TestSecondStore(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, b := w.client(true, fallback.Options{}), w.client(true, fallback.Options{})
+		a, b := w.client(fallback.Options{}), w.client(fallback.Options{})
 		before := a.acquire("x")
 		if before.Degraded() || before.Token() == 0 {
 			t.Errorf("a lease of the first store: degraded %t, token %d", before.Degraded(), before.Token())
@@ -176,7 +171,7 @@ func TestSecondStore(t *testing.T) {
 			c.wire.Heal()
 			c.becomes(false, 10*time.Second)
 		}
-		missed := w.client(true, fallback.Options{})
+		missed := w.client(fallback.Options{})
 		for who, c := range map[string]*client{"the holder's client": b, "another": a, "a new one": missed} {
 			if _, err := c.lock("x").TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("P1: %s: the name is held in the second store, and the error is %v", who, err)
@@ -209,7 +204,7 @@ func TestSecondStore(t *testing.T) {
 // the second store beside one that reaches the first all the time (P1 is broken).
 func TestClientsApart(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, b := w.client(true, fallback.Options{}), w.client(true, fallback.Options{})
+		a, b := w.client(fallback.Options{}), w.client(fallback.Options{})
 		busy, stop := context.WithCancel(w.ctx)
 		defer stop()
 		go func() { // so b knows that the first store answers, and does not look at the second
@@ -233,39 +228,34 @@ func TestClientsApart(t *testing.T) {
 	})
 }
 
-// TestWaiters: a waiter at the first store when that goes silent gets its turn in the second, and
-// leaves nothing in the first (P6, P7). Without a second store it gets its turn when the first answers.
+// TestWaiters: a waiter at the first store when that goes silent gets its turn in the second, and leaves nothing in the
+// first (P6, P7).
 func TestWaiters(t *testing.T) {
-	for _, two := range []bool{true, false} {
-		inWorld(t, func(w *world) {
-			stranger := w.first.Client()
-			defer stranger.Close()
-			grant, err := stranger.Try(w.ctx, driver.Request{Name: "x", Owner: "stranger", TTL: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := w.client(two, fallback.Options{})
-			got := make(chan *holdfast.Lease, 1)
-			go func() { got <- c.acquire("x") }()
-			time.Sleep(10 * time.Second)
-			c.silence()
-			time.Sleep(ttl)
-			c.wire.Heal()
-			c.becomes(false, 10*time.Second)
-			time.Sleep(ttl)
-			w.holders(w.first, "x", 1)
-			if two != (len(got) == 1) {
-				t.Fatalf("P1: the waiter has a lease: %t", len(got) == 1)
-			}
-			stranger.Release(w.ctx, []driver.Grant{grant})
-			lease := <-got
-			if lease.Degraded() != two {
-				t.Errorf("the lease is degraded: %t", lease.Degraded())
-			}
-			release(t, lease)
-			w.holders(w.first, "x", 0)
-		})
-	}
+	inWorld(t, func(w *world) {
+		stranger := w.first.Client()
+		defer stranger.Close()
+		grant, err := stranger.Try(w.ctx, driver.Request{Name: "x", Owner: "stranger", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := w.client(fallback.Options{})
+		got := make(chan *holdfast.Lease, 1)
+		go func() { got <- c.acquire("x") }()
+		time.Sleep(10 * time.Second)
+		c.silence()
+		time.Sleep(ttl)
+		c.wire.Heal()
+		c.becomes(false, 10*time.Second)
+		time.Sleep(ttl)
+		w.holders(w.first, "x", 1)
+		lease := <-got
+		if !lease.Degraded() {
+			t.Error("the lease is not degraded")
+		}
+		stranger.Release(w.ctx, []driver.Grant{grant})
+		release(t, lease)
+		w.holders(w.first, "x", 0)
+	})
 }
 
 // TestLateRequest: a request that was cut off arrives when the first store is back. It leaves no hold there
@@ -273,7 +263,7 @@ func TestWaiters(t *testing.T) {
 func TestLateRequest(t *testing.T) {
 	for _, after := range []time.Duration{-1, 0} {
 		inWorld(t, func(w *world) {
-			c := w.client(true, fallback.Options{After: after})
+			c := w.client(fallback.Options{After: after})
 			c.wire.HoldRequests()
 			got := make(chan *holdfast.Lease)
 			go func() { got <- c.acquire("x") }()
@@ -321,7 +311,7 @@ func TestDegradedLease(t *testing.T) {
 // TestOperators: Inspect, List, Watch and Break over both stores.
 func TestOperators(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client(true, fallback.Options{})
+		c := w.client(fallback.Options{})
 		old := c.acquire("old")
 		shows := func(want map[string]holdfast.Token) {
 			t.Helper()
@@ -427,7 +417,7 @@ func TestOptions(t *testing.T) {
 		first, second driver.Driver
 		o             fallback.Options
 	}{
-		"no first store":      {nil, b, fallback.Options{}},
+		"no second store":     {a, nil, fallback.Options{}},
 		"the same store":      {a, s.Client(), fallback.Options{}},
 		"silence":             {a, b, fallback.Options{Silence: time.Millisecond}},
 		"a second that hides": {a, struct{ driver.Driver }{b}, fallback.Options{}},
@@ -440,10 +430,5 @@ func TestOptions(t *testing.T) {
 	if err != nil || two.Caps().Fencing || two.Caps().Shared || !two.Caps().Slots {
 		t.Errorf("a driver over two stores: %+v, %v", two.Caps(), err)
 	}
-	alone, err := fallback.New(a, nil, nil)
-	if err != nil || !alone.Caps().Fencing || alone.Caps().Store != a.Caps().Store {
-		t.Errorf("without a second store: %+v, %v", alone.Caps(), err)
-	}
 	two.Close()
-	alone.Close()
 }

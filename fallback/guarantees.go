@@ -1,9 +1,6 @@
 package fallback
 
-import (
-	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/vote"
-)
+import "github.com/holdfastlock/holdfast/driver"
 
 // meet returns what two stores can both do.
 func meet(a, b driver.Caps, store string) driver.Caps {
@@ -57,21 +54,8 @@ var apart = map[driver.Fault]string{
 	driver.DiskFull:     "as after a pause, if the first store cannot even withdraw a request, so that probes fail",
 }
 
-// Lacks tells driver.As what the stores cannot do together: see package wrap. While the first cannot be opened,
-// it is taken for one that can do what the second can. Losses and changes are told by renewals and polls, no hold
-// is downgraded, and there is no node of a quorum.
+// Lacks tells driver.As whether the first store has no queue or cannot tell who holds its locks: see package wrap.
 func (d *Driver) Lacks(ability any) bool {
-	inner := forward{Driver: d.firstNow()}
-	if inner.Driver == nil {
-		inner.Driver = d.second
-	}
-	switch ability.(type) {
-	case *driver.Queuer, *driver.Operator:
-		return inner.Lacks(ability)
-	case *driver.Sharder:
-		return d.second == nil && inner.Lacks(ability)
-	case *vote.Voter, *vote.Raiser:
-		return true
-	}
-	return d.second != nil || inner.Lacks(ability)
+	_, shards := ability.(*driver.Sharder)
+	return !shards && d.like.Lacks(ability)
 }

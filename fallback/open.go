@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,16 +37,15 @@ type Change struct {
 	Open     bool          // the first store is silent, and is probed; else it is in use, but for names in use in the second
 	Silent   time.Duration // if Open: for how long the first store has not answered
 	Degraded int           // how many holds this driver may have in the second store
-	Err      error         // the last error of the first store without an answer; nil: there is none
+	Err      error         // if Open: of the last probe
 }
 
-// Driver keeps locks in the first store and, where there is one, in the second while the first is
-// silent. Safe for concurrent use.
+// Driver keeps locks in the first store and, while that is silent, in the second. Safe for concurrent use.
 type Driver struct {
-	forward // to the first store, if there is no second
 	opts    Options
 	caps    driver.Caps
-	second  driver.Driver                                // nil: none
+	second  driver.Driver
+	like    forward                                      // to the first store or, if that was not opened at the start, to the second
 	reopen  func(context.Context) (driver.Driver, error) // opens the first store
 	life    context.Context                              // ends with Close
 	die     context.CancelFunc
@@ -62,22 +60,43 @@ type Driver struct {
 
 type forward = wrap.Forward
 
-// New returns a driver that keeps locks in first and, while that is silent, in second. If second is
-// nil it refuses locks while first is silent. It does no I/O. Nil options mean the defaults. Close
-// of the driver closes both. The second driver must be a driver.Operator.
+// New returns a driver that keeps locks in first and, while that is silent, in second. It does no I/O. Nil
+// options mean the defaults. Close of the driver closes both. The second driver must be a driver.Operator.
 func New(first, second driver.Driver, o *Options) (*Driver, error) {
-	if first == nil {
-		return nil, errors.New("fallback: the first driver is nil")
-	}
 	d, err := prepare(second, o)
-	if err == nil {
-		err = d.join(first, first.Caps().Store)
-	}
 	if err != nil {
 		return nil, err
 	}
-	d.monitor.Go(d.watch)
-	return d, nil
+	return d.begin(first, first.Caps().Store)
+}
+
+// Open is New for a first store that may be down now. If the store does not answer within Options.Silence, or
+// cannot be connected to, the breaker begins open, and probes open the store. The context bounds the opening only.
+//
+// The caller removes hf.prefix and hf.ttl from the URL, as holdfast.Open does.
+func Open(ctx context.Context, first *url.URL, second driver.Driver, o *Options) (*Driver, error) {
+	d, err := prepare(second, o)
+	if err != nil {
+		return nil, err
+	}
+	began := d.opts.Clock.Now()
+	trial, cancel := context.WithTimeout(ctx, d.opts.Silence)
+	defer cancel()
+	opened, err := driver.Open(trial, first)
+	// The store is called the same whether the first answers now or later.
+	store := (&url.URL{Scheme: first.Scheme, Host: first.Host, Path: first.Path}).String()
+	switch {
+	case err == nil:
+		if d, err = d.begin(opened, store); err != nil {
+			err = errors.Join(err, opened.Close())
+		}
+		return d, err
+	case ctx.Err() != nil || !unreachable(err):
+		return nil, err
+	}
+	d.reopen = func(ctx context.Context) (driver.Driver, error) { return driver.Open(ctx, first) }
+	d.open, d.mixed, d.since, d.err = true, true, began, err
+	return d.begin(nil, store)
 }
 
 // prepare returns a driver without a first store.
@@ -87,13 +106,11 @@ func prepare(second driver.Driver, o *Options) (*Driver, error) {
 	}
 	d := &Driver{opts: *o, second: second, holds: map[string]driver.Grant{}}
 	d.opts.Silence = cmp.Or(o.Silence, 5*time.Second)
-	if o.Clock == nil {
-		d.opts.Clock = driver.HostClock
-	}
-	if d.opts.Silence < 10*time.Millisecond {
+	d.opts.Clock = cmp.Or(o.Clock, driver.HostClock)
+	switch {
+	case d.opts.Silence < 10*time.Millisecond:
 		return nil, fmt.Errorf("fallback: option Silence is %v: at least 10ms is needed", o.Silence)
-	}
-	if second != nil && (forward{Driver: second}).Lacks((*driver.Operator)(nil)) {
+	case (forward{Driver: second}).Lacks((*driver.Operator)(nil)):
 		return nil, fmt.Errorf("fallback: the second store cannot tell who holds its locks: %w", driver.ErrUnsupported)
 	}
 	d.life, d.die = context.WithCancel(context.Background())
@@ -101,61 +118,15 @@ func prepare(second driver.Driver, o *Options) (*Driver, error) {
 	return d, nil
 }
 
-// join sets the first store, and what the driver can do with it. Store is where the first store is.
-func (d *Driver) join(first driver.Driver, store string) error {
-	d.first, d.caps = first, first.Caps()
-	if d.second == nil {
-		d.forward = forward{Driver: first}
-		return nil
-	}
+// begin begins to watch the first store, which is nil if it could not be opened yet. Store is where it is.
+func (d *Driver) begin(first driver.Driver, store string) (*Driver, error) {
 	second := d.second.Caps()
-	if d.caps.Store == second.Store {
-		return fmt.Errorf("fallback: the second store is the first one, %s: a store that is of use while "+
+	if first != nil && first.Caps().Store == second.Store {
+		return nil, fmt.Errorf("fallback: the second store is the first one, %s: a store that is of use while "+
 			"the other is down is needed", second.Store)
 	}
-	d.caps = meet(d.caps, second, store+" or "+second.Store)
-	return nil
-}
-
-// ErrSecond: Open cannot open the second store. The program decides whether to go on with the first
-// alone.
-var ErrSecond = errors.New("the second store cannot be opened")
-
-// Open opens the stores that the URLs name and returns a driver over both. The second must be reachable now
-// (else the error is ErrSecond), and the first need not be: if it does not answer within Options.Silence, or
-// cannot be connected to, the breaker begins open, and probes open the store. The context bounds the opening
-// only.
-//
-// The parameters hf.prefix and hf.ttl of the URLs are the caller's to remove, as holdfast.Open does: see
-// holdfast.ClientOptions. The driver adds no prefix.
-func Open(ctx context.Context, first, second *url.URL, o *Options) (*Driver, error) {
-	b, err := driver.Open(ctx, second)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrSecond, driver.Redact(second), err)
-	}
-	d, err := prepare(b, o)
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	began := d.now()
-	trial, cancel := context.WithTimeout(ctx, d.opts.Silence)
-	defer cancel()
-	a, err := driver.Open(trial, first)
-	// The store is called the same whether the first answers now or later.
-	store := (&url.URL{Scheme: first.Scheme, Host: first.Host, Path: first.Path}).String()
-	switch {
-	case err == nil:
-		err = d.join(a, store)
-	case ctx.Err() == nil && unreachable(err): // what the first store can do is checked when it answers
-		d.reopen = func(ctx context.Context) (driver.Driver, error) { return driver.Open(ctx, first) }
-		d.caps = meet(b.Caps(), b.Caps(), store+" or "+b.Caps().Store)
-		d.since, d.err = began, err
-		d.openLocked()
-		err = nil
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
+	d.first, d.like = first, forward{Driver: cmp.Or(first, d.second)}
+	d.caps = meet(d.like.Caps(), second, store+" or "+second.Store)
 	d.monitor.Go(d.watch)
 	return d, nil
 }
@@ -169,20 +140,16 @@ func unreachable(err error) bool {
 
 // reach returns the first driver, and opens it if it has not been opened yet. Only the monitor calls it.
 func (d *Driver) reach(ctx context.Context) (driver.Driver, error) {
-	if first := d.firstNow(); first != nil {
-		return first, nil
+	if d.first != nil {
+		return d.first, nil
 	}
 	first, err := d.reopen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	missing := first.Caps().Missing(d.caps)
-	if !d.Lacks((*driver.Queuer)(nil)) && (forward{Driver: first}).Lacks((*driver.Queuer)(nil)) {
-		missing = append(missing, "a queue")
-	}
-	if len(missing) > 0 {
-		return nil, errors.Join(fmt.Errorf("the first store, which could be opened only now, lacks %s",
-			strings.Join(missing, ", ")), first.Close())
+	queue := (*driver.Queuer)(nil)
+	if len(first.Caps().Missing(d.caps)) > 0 || !d.Lacks(queue) && (forward{Driver: first}).Lacks(queue) {
+		return nil, errors.Join(errors.New("the first store, which could be opened only now, can do less than the second"), first.Close())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,25 +157,16 @@ func (d *Driver) reach(ctx context.Context) (driver.Driver, error) {
 	return first, nil
 }
 
-// firstNow returns the first driver, or nil.
-func (d *Driver) firstNow() driver.Driver {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.first
-}
-
-// Caps implements driver.Driver. Without a second store they are those of the first.
+// Caps implements driver.Driver.
 func (d *Driver) Caps() driver.Caps { return d.caps }
 
 // Close implements driver.Driver. It closes both drivers.
 func (d *Driver) Close() error {
 	d.die()
 	d.monitor.Wait() // the monitor may be opening the first store
-	var errs []error
-	for _, each := range []driver.Driver{d.firstNow(), d.second} {
-		if each != nil {
-			errs = append(errs, each.Close())
-		}
+	err := d.second.Close()
+	if d.first != nil {
+		err = errors.Join(d.first.Close(), err)
 	}
-	return errors.Join(errs...)
+	return err
 }

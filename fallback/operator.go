@@ -64,8 +64,10 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 
 // Break implements driver.Operator. It breaks holds of the first store, whose tokens are shown.
 func (d *Driver) Break(ctx context.Context, name string, token driver.Token) error {
-	if d.Status().Open {
-		return d.silence()
+	for _, store := range d.shown() {
+		if store.Driver != d.second {
+			return store.Break(ctx, name, token)
+		}
 	}
-	return forward{Driver: d.firstNow()}.Break(ctx, name, token)
+	return d.silence()
 }

@@ -31,16 +31,7 @@ func (d *Driver) send(grants []driver.Grant, do func(forward, []driver.Grant) []
 
 // Renew implements driver.Driver.
 func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	out := d.send(grants, func(store forward, part []driver.Grant) []driver.Renewal { return store.Renew(ctx, part) })
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, r := range out {
-		if g, ok := d.holds[grants[i].Owner]; ok && r.Err == nil {
-			g.Since, g.Valid = r.Since, r.Valid
-			d.holds[g.Owner] = g
-		}
-	}
-	return out
+	return d.send(grants, func(store forward, part []driver.Grant) []driver.Renewal { return store.Renew(ctx, part) })
 }
 
 // Release implements driver.Driver.
@@ -65,8 +56,10 @@ func (d *Driver) Release(ctx context.Context, grants []driver.Grant) (errs []err
 // Shard implements driver.Sharder. The two stores are shards, with the shards that they have
 // themselves, so that a silent store delays no renewals in the other.
 func (d *Driver) Shard(r driver.Request) string {
-	if _, ok := d.inSecond(r.Owner); ok {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.holds[r.Owner]; ok {
 		return "second/" + forward{Driver: d.second}.Shard(r)
 	}
-	return "first/" + forward{Driver: d.firstNow()}.Shard(r)
+	return "first/" + forward{Driver: d.first}.Shard(r)
 }

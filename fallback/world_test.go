@@ -66,7 +66,7 @@ func (w *world) holders(s *memlock.Store, name string, want int) {
 	}
 }
 
-// client is one client of both stores, or of the first only.
+// client is one client of both stores.
 type client struct {
 	*holdfast.Client
 	w    *world
@@ -79,15 +79,12 @@ type client struct {
 }
 
 // client makes a client that is closed at the end of the test.
-func (w *world) client(two bool, o fallback.Options) *client {
+func (w *world) client(o fallback.Options) *client {
 	w.Helper()
-	if two {
-		return w.clientOver(w.second.Client(), o)
-	}
-	return w.clientOver(nil, o)
+	return w.clientOver(w.second.Client(), o)
 }
 
-// clientOver is client with a driver of the second store, or nil.
+// clientOver is client with a driver of the second store.
 func (w *world) clientOver(second driver.Driver, o fallback.Options) *client {
 	w.Helper()
 	c := &client{w: w, wire: chaos.New(w.first.Client(), chaos.Options{})}

@@ -7,13 +7,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// keeps and breaks are verdicts on exclusion, where there are no tokens.
-func keeps(note string) driver.Verdict {
-	return driver.Verdict{Exclusion: driver.Keeps, Tokens: driver.Impossible, Note: note}
-}
-
-func breaks(note string) driver.Verdict {
-	return driver.Verdict{Exclusion: driver.Breaks, Tokens: driver.Impossible, Note: note}
+// verdict is one on exclusion, where there are no tokens.
+func verdict(exclusion driver.Effect, note string) driver.Verdict {
+	return driver.Verdict{Exclusion: exclusion, Tokens: driver.Impossible, Note: note}
 }
 
 // guarantees are those of nodes of which nothing is known but that they are independent. A fault is of
@@ -22,18 +18,18 @@ var guarantees = driver.Guarantees{
 	Summary: "More than half of several independent stores, and their clocks: each fault of fewer than half of them is outlived, unless it makes votes end early.",
 	Tokens:  "There are none: guard the resource in another way, or use one durable store.",
 	Faults: map[driver.Fault]driver.Verdict{
-		driver.ClientCrash:   keeps("the votes for a client that died end with their TTL and lock-delay, or their minimum hold"),
-		driver.ClientPause:   breaks("after a pause of the process a goroutine that does not look at its lease may act beside the next holder, and no token stops it"),
-		driver.ClientSuspend: keeps("leases count suspended time: on waking the holder knows that it has lost"),
-		driver.Partition:     keeps("a client that reaches a majority goes on; another stops trusting before the nodes let the next one in"),
-		driver.LateReplies:   keeps("leases count from before the first request was sent"),
-		driver.StorePause:    keeps("a node that stands still delays nobody. If more than half do, nothing is granted, and holders that could not renew have lost"),
-		driver.StoreRestart:  keeps("a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on while the other votes are a majority. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost"),
-		driver.StoreWiped:    keeps("as after a restart. A memory snapshot of a virtual machine that is put back is no restart: the votes since are forgotten, nobody notices, and two may have the lock. Restart the server before clients reach it. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes"),
-		driver.Failover:      breaks("a replica that takes over may not know the node's votes: use nodes without replicas"),
-		driver.ClockForward:  breaks("votes of a node whose clock is set forward end early. A hold by a bare majority is open to a second holder then; one with the votes of all nodes is not"),
-		driver.ClockBack:     keeps("votes of the dead at that node end late by as much, and the other nodes are enough"),
-		driver.DiskFull:      keeps("the node refuses, and the others are enough"),
+		driver.ClientCrash:   verdict(driver.Keeps, "the votes for a client that died end with their TTL and lock-delay, or their minimum hold"),
+		driver.ClientPause:   verdict(driver.Breaks, "after a pause of the process a goroutine that does not look at its lease may act beside the next holder, and no token stops it"),
+		driver.ClientSuspend: verdict(driver.Keeps, "leases count suspended time: on waking the holder knows that it has lost"),
+		driver.Partition:     verdict(driver.Keeps, "a client that reaches a majority goes on; another stops trusting before the nodes let the next one in"),
+		driver.LateReplies:   verdict(driver.Keeps, "leases count from before the first request was sent"),
+		driver.StorePause:    verdict(driver.Keeps, "a node that stands still delays nobody. If more than half do, nothing is granted, and holders that could not renew have lost"),
+		driver.StoreRestart:  verdict(driver.Keeps, "a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on while the other votes are a majority. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost"),
+		driver.StoreWiped:    verdict(driver.Keeps, "as after a restart. A memory snapshot of a virtual machine that is put back is no restart: the votes since are forgotten, nobody notices, and two may have the lock. Restart the server before clients reach it. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes"),
+		driver.Failover:      verdict(driver.Breaks, "a replica that takes over may not know the node's votes: use nodes without replicas"),
+		driver.ClockForward:  verdict(driver.Breaks, "votes of a node whose clock is set forward end early. A hold by a bare majority is open to a second holder then; one with the votes of all nodes is not"),
+		driver.ClockBack:     verdict(driver.Keeps, "votes of the dead at that node end late by as much, and the other nodes are enough"),
+		driver.DiskFull:      verdict(driver.Keeps, "the node refuses, and the others are enough"),
 	},
 }
 
@@ -46,8 +42,8 @@ func guaranteesOf(rules vote.Rules) driver.Guarantees {
 	}
 	g.Summary = "More than half of several independent stores, their disks and their clocks: each fault of fewer than half of them is outlived, unless it makes votes end early, or a disk loses them."
 	g.Faults = maps.Clone(g.Faults)
-	g.Faults[driver.StoreRestart] = keeps("a node that restarts counts at once, because it has its votes on disk. If more than half of the nodes are away, nothing is granted, and holders that could not renew have lost. If a node is not as durable as was said, two may have the lock")
-	g.Faults[driver.StoreWiped] = breaks("a durable node must never come back without its data: use hf.maxttl if one may, or put a new node in its place only when all programs have ended")
+	g.Faults[driver.StoreRestart] = verdict(driver.Keeps, "a node that restarts counts at once, because it has its votes on disk. If more than half of the nodes are away, nothing is granted, and holders that could not renew have lost. If a node is not as durable as was said, two may have the lock")
+	g.Faults[driver.StoreWiped] = verdict(driver.Breaks, "a durable node must never come back without its data: use hf.maxttl if one may, or put a new node in its place only when all programs have ended")
 	if !rules.Tokens {
 		return g
 	}

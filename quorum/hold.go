@@ -3,7 +3,10 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +28,7 @@ type hold struct {
 
 	// What withdraw sets: no vote is asked for any more.
 	over  bool
+	valid bool            // the hold was not over by itself
 	grant driver.Grant    // what the nodes are to release
 	freed context.Context // ends when a majority is free of the hold
 	free  context.CancelFunc
@@ -33,11 +37,12 @@ type hold struct {
 // ballot is the vote of one node.
 type ballot struct {
 	vote.Ballot
-	token  driver.Token  // what the node gave
-	handle any           // the node's own
-	owed   bool          // the node is being told of the withdrawal
-	told   chan struct{} // closed when the node has answered the first withdrawal, or that has failed; nil: not over
-	said   error         // what the node said when it was told last
+	token  driver.Token    // what the node gave
+	handle any             // the node's own
+	owed   bool            // the node is being told of the withdrawal
+	said   error           // what the node said when it was told last
+	told   context.Context // ends when the node was told, or could not be
+	tell   context.CancelFunc
 }
 
 // holdOf returns the hold of a grant. One that comes from another client may have a vote at each node; of such a
@@ -57,50 +62,59 @@ func (q *quorum) holdOf(g driver.Grant) *hold {
 // withdrawn by token 0.
 func (h *hold) part(node int, g driver.Grant) driver.Grant {
 	b := &h.ballots[node]
-	g.Token, g.Block, g.Handle, g.HandedOver, g.Raised = 0, 1, nil, false, false
+	g.Token, g.Block, g.Handle, g.HandedOver = 0, 1, nil, false
 	// The request of which package holdfast has no answer is the hold's own. If the node has answered it, the
 	// withdrawal needs no tombstone.
 	g.Stray = b.Stray || g.Stray && h.until != 0
 	if b.Held {
-		g.Token, g.Handle = cmp.Or(h.token, b.token), b.handle
-		g.Raised = g.Token != b.token
+		if g.Token = cmp.Or(h.token, b.token); g.Token == b.token {
+			g.Handle = b.handle
+		}
 	}
 	return g
 }
 
 // renewed returns the hold as it is renewed at the node, which then has the token of all nodes on record.
-func (h *hold) renewed(node int, g driver.Grant) driver.Grant {
-	if g = h.part(node, g); h.token != 0 {
-		g.Token, g.Raised = h.token, true
-	}
+func (h *hold) renewed(n *node, g driver.Grant) driver.Grant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g = h.part(n.index, g)
+	g.Token = cmp.Or(h.token, g.Token)
 	return g
 }
 
-// answered takes in a node's answer to the request for its vote. A vote for a hold that is over is withdrawn.
-func (h *hold) answered(n *node, g driver.Grant, answer vote.Answer) {
+// ask asks a node for its vote, unless the hold is over or the node is being asked.
+func (h *hold) ask(ctx context.Context, n *node, r driver.Request) (vote.Reply, error) {
+	h.mu.Lock()
+	ask := !h.over && h.ballots[n.index].Ask()
+	h.mu.Unlock()
+	if !ask {
+		return vote.Reply{}, nil
+	}
+	g, reply, err := n.vote(ctx, r)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	b := &h.ballots[n.index]
-	b.Answered(answer)
+	b.Answered(reply.Answer)
 	b.token, b.handle = g.Token, g.Handle
 	if h.over {
 		h.owe(n)
-		if b.Free() {
-			n.left(h.grant.Name, b.told)
-		}
 		h.settle()
 	}
+	return reply, err
 }
 
 // withdraw ends the hold, and has the nodes give up the votes for it in the background, until each has confirmed
 // that or the TTL is over (P5, P6).
 func (h *hold) withdraw(g driver.Grant) {
 	if h.grant = g; !h.over {
-		h.over = true
+		h.over, h.valid = true, driver.HostClock.Now() < h.until
 		h.freed, h.free = context.WithCancel(context.Background())
-		for _, n := range h.q.nodes {
-			if b := &h.ballots[n.index]; !b.Free() {
-				b.told = n.leaves(g.Name)
-			}
+		for i := range h.ballots {
+			b := &h.ballots[i]
+			b.told, b.tell = context.WithCancel(context.Background())
 		}
+		h.q.leaves(h, false)
 	}
 	for _, n := range h.q.nodes {
 		h.owe(n)
@@ -109,19 +123,19 @@ func (h *hold) withdraw(g driver.Grant) {
 }
 
 // owe has the node give up its vote in the background, if it may have one. If too many are withdrawn from the node
-// at the same time, the vote ends with its TTL.
+// at the same time, the vote ends with its TTL (P9).
 func (h *hold) owe(n *node) {
 	b := &h.ballots[n.index]
 	if !b.Owed() || b.owed {
 		return
 	}
 	if n.owed.Load() >= 4096 {
-		n.left(h.grant.Name, b.told)
+		b.said = n.says(errors.New("too many votes are being withdrawn"))
 		return
 	}
 	b.owed = true
 	n.owed.Add(1)
-	end := h.q.clock.Now().Add(h.grant.TTL)
+	end := driver.HostClock.Now().Add(h.grant.TTL)
 	h.q.calls.Go(func() {
 		defer n.owed.Add(-1)
 		backoff := pause.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
@@ -145,26 +159,90 @@ func (h *hold) leave(n *node, end driver.Instant) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := &h.ballots[n.index]
-	n.left(h.grant.Name, b.told)
 	if b.said = n.says(err); err == nil || driver.Gone(err) {
 		b.Withdrawn()
-	} else if h.q.closing.Err() == nil && h.q.clock.Now() < end {
-		return false
 	}
-	b.owed = false
 	h.settle()
-	return true
+	b.owed = !b.Free() && h.q.closing.Err() == nil && driver.HostClock.Now() < end
+	return !b.owed
 }
 
-// settle ends freed when a majority is free of the hold.
+// settle ends what waits until a majority is free of the hold, and until a node was told that it is over.
 func (h *hold) settle() {
-	free := 0
+	free, told := 0, 0
 	for i := range h.ballots {
-		if h.ballots[i].Free() {
+		b := &h.ballots[i]
+		if b.Free() {
 			free++
+		}
+		if b.Free() || b.said != nil {
+			told++
+			b.tell()
 		}
 	}
 	if free >= h.q.rules.Majority() {
 		h.free()
 	}
+	if told == len(h.ballots) {
+		h.q.leaves(h, true)
+	}
+}
+
+// Release implements driver.Driver. A hold is released when a majority of the nodes is free of it. The
+// others are told in the background.
+func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
+	if err := q.enter(ctx); err != nil {
+		return slices.Repeat([]error{err}, len(grants))
+	}
+	defer q.calls.Done()
+	errs := make([]error, len(grants))
+	holds, ttl := make([]*hold, len(grants)), time.Duration(0)
+	for i, g := range grants {
+		h := q.holdOf(g)
+		h.mu.Lock()
+		h.withdraw(g)
+		h.mu.Unlock()
+		holds[i], ttl = h, max(ttl, g.TTL)
+	}
+	late, cancel := context.WithTimeout(ctx, q.patience(ttl))
+	defer cancel()
+	for i, h := range holds {
+		select {
+		case <-h.freed.Done():
+		case <-late.Done():
+		case <-q.life.Done():
+		}
+		errs[i] = h.released()
+	}
+	return errs
+}
+
+// released returns what became of a release. Package holdfast repeats one that has failed. If the hold was valid,
+// nobody else can have had the name, whatever votes the nodes have forgotten.
+func (h *hold) released() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	free, gone, broken := 0, 0, false // nodes that are free of the hold; of these, those that had not had it
+	for i := range h.ballots {
+		switch b := &h.ballots[i]; {
+		case !b.Free():
+			errs = append(errs, b.said)
+		case b.said != nil:
+			free, gone, broken = free+1, gone+1, broken || errors.Is(b.said, driver.ErrBroken)
+		default:
+			free++
+		}
+	}
+	needed := h.q.rules.Majority()
+	switch {
+	case free < needed:
+		return fmt.Errorf("released at %d of %d nodes: %w", free, len(h.ballots), errors.Join(errs...))
+	case gone < needed || h.foreign || h.until == 0: // one that was not granted may have been withdrawn before
+	case broken:
+		return driver.ErrBroken
+	case !h.valid:
+		return driver.ErrNotHeld
+	}
+	return nil
 }

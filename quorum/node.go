@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,38 +25,8 @@ type node struct {
 	voter  vote.Voter  // the driver, if the node may forget; else nil
 	raiser vote.Raiser // the driver, if it has tokens that can be raised; else nil
 
-	memory  vote.Memory
-	owed    atomic.Int32               // votes that are being withdrawn
-	leaving map[string][]chan struct{} // by name: this client's withdrawals that the node is being told of
-}
-
-// leaves notes that a vote for the name is about to be withdrawn, until left is called.
-func (n *node) leaves(name string) chan struct{} {
-	n.q.mu.Lock()
-	defer n.q.mu.Unlock()
-	told := make(chan struct{})
-	n.leaving[name] = append(n.leaving[name], told)
-	return told
-}
-
-// left notes that the node was told of a withdrawal, or could not be. Only the first call counts.
-func (n *node) left(name string, told chan struct{}) {
-	n.q.mu.Lock()
-	defer n.q.mu.Unlock()
-	if i := slices.Index(n.leaving[name], told); i >= 0 {
-		close(told)
-		if n.leaving[name] = slices.Delete(n.leaving[name], i, i+1); len(n.leaving[name]) == 0 {
-			delete(n.leaving, name)
-		}
-	}
-}
-
-// earlier returns this client's withdrawals of votes for the name that the node is being told of. A vote that is
-// asked for before the node was told is refused because of them, and a free name would seem to be held.
-func (n *node) earlier(name string) []chan struct{} {
-	n.q.mu.Lock()
-	defer n.q.mu.Unlock()
-	return slices.Clone(n.leaving[name])
+	memory vote.Memory
+	owed   atomic.Int32 // votes that are being withdrawn
 }
 
 // says returns an error, or nil, that names the node.
@@ -105,7 +74,7 @@ func (r refusal) Error() string { return string(r) }
 // another node, too.
 func (n *node) accept(ctx context.Context, d driver.Driver) error {
 	caps, durable := d.Caps(), n.q.rules.MaxTTL == 0
-	voter, votes := vote.VoterOf(d)
+	voter, votes := driver.As[vote.Voter](d)
 	switch {
 	case durable && votes:
 		if yes, err := voter.Durable(ctx); err != nil {
@@ -116,47 +85,44 @@ func (n *node) accept(ctx context.Context, d driver.Driver) error {
 	case !durable && !votes && caps.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks:
 		return refusal("it may forget its votes, and does not tell when: use single servers, or say that they are durable, if they are")
 	}
+	var raiser vote.Raiser
+	if caps.Fencing {
+		raiser, _ = driver.As[vote.Raiser](d)
+	}
 	n.q.mu.Lock()
 	defer n.q.mu.Unlock()
+	if n.q.rules.Tokens && raiser == nil {
+		return refusal("it has no fencing tokens that can be raised, as the nodes had that were opened first")
+	}
 	if other := cmp.Or(n.q.stores[caps.Store], n); other != n {
 		return refusal(fmt.Sprintf("it is the same store as node %s, %s, or has a copy of its data: each node must be a store of its own", other.name, caps.Store))
 	}
 	n.q.stores[caps.Store] = n
-	if n.driver, n.failed = d, nil; votes && !durable {
+	if n.driver, n.raiser, n.failed = d, raiser, nil; votes && !durable {
 		n.voter = voter
 	} else {
 		n.memory = vote.Memory{Life: 1, Admitted: true} // its only life counts
 	}
-	if caps.Fencing {
-		n.raiser, _ = driver.As[vote.Raiser](d)
-	}
 	return nil
 }
 
-// opened returns the node's driver, or why it is not open.
-func (n *node) opened() (driver.Driver, error) {
-	n.q.mu.Lock()
-	defer n.q.mu.Unlock()
-	return n.driver, n.failed
-}
-
-// get is opened after the first attempt to open the node.
+// get returns the node's driver, or why it is not open, after the first attempt to open it.
 func (n *node) get(ctx context.Context) (driver.Driver, error) {
 	select {
 	case <-n.tried:
-		return n.opened()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	n.q.mu.Lock()
+	defer n.q.mu.Unlock()
+	return n.driver, n.failed
 }
 
 // known returns what the client knows of the node's memory.
 func (n *node) known() vote.Memory {
 	n.q.mu.Lock()
 	defer n.q.mu.Unlock()
-	m := n.memory
-	m.Longest = n.q.longest
-	return m
+	return n.memory
 }
 
 // learn asks the node for its life, and admits it when it is time. If the node does not say, nothing is
@@ -173,12 +139,14 @@ func (n *node) learn(ctx context.Context) (vote.Memory, error) {
 	if err != nil {
 		return vote.Memory{}, err
 	}
-	now := n.q.clock.Now()
+	now := driver.HostClock.Now()
 	n.q.mu.Lock()
-	n.q.longest = max(n.q.longest, longest)
+	for _, o := range n.q.nodes {
+		o.memory.Longest = max(o.memory.Longest, longest)
+	}
 	n.memory = n.memory.Learn(life, admitted, now)
+	m := n.memory
 	n.q.mu.Unlock()
-	m := n.known()
 	if n.q.rules.Admit(m, now) {
 		n.voter.Admit(ctx, life) // if that fails, the next request does it
 	}
@@ -194,10 +162,6 @@ func (n *node) vote(ctx context.Context, r driver.Request) (g driver.Grant, repl
 	if err != nil {
 		return g, reply, err
 	}
-	tokens := n.q.rules.Tokens
-	if tokens && n.raiser == nil {
-		return g, reply, errors.New("it has no fencing tokens that can be raised, as the nodes had that were opened first")
-	}
 	m, same := n.known(), true
 	if !m.Admitted { // another client may have admitted it meanwhile
 		if m, err = n.learn(ctx); err != nil {
@@ -210,7 +174,7 @@ func (n *node) vote(ctx context.Context, r driver.Request) (g driver.Grant, repl
 		n.learn(ctx) // for the next request
 		m = vote.Memory{}
 	}
-	if err == nil && tokens && (g.Token <= 0 || g.Token >= 1<<53-1) { // a higher one must be possible
+	if err == nil && n.q.rules.Tokens && (g.Token <= 0 || g.Token >= 1<<53-1) { // a higher one must be possible
 		err = driver.Uncertain(errors.New("its token is out of range")) // so that it is withdrawn
 	}
 	switch {
@@ -228,7 +192,7 @@ func (n *node) renew(ctx context.Context, grants []driver.Grant) []driver.Renewa
 	d, err := n.get(ctx)
 	switch {
 	case err != nil:
-	case n.q.rules.Tokens && n.raiser != nil:
+	case n.q.rules.Tokens:
 		renewals = n.raiser.Raise(ctx, grants)
 	default:
 		renewals = d.Renew(ctx, grants)

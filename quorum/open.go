@@ -29,7 +29,6 @@ type Options struct {
 	// If it is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
 	Durable     bool
 	NodeTimeout time.Duration // how long a node has to answer. 0: a tenth of the TTL, from 50 ms to a second
-	Clock       driver.Clock  // that of the nodes' drivers. nil: driver.HostClock
 }
 
 // minTTL is the shortest TTL: most of it must be left when a majority has answered.
@@ -49,7 +48,6 @@ type Node struct {
 type quorum struct {
 	rules   vote.Rules
 	caps    driver.Caps
-	clock   driver.Clock
 	timeout time.Duration // Options.NodeTimeout
 	nodes   []*node
 
@@ -59,9 +57,9 @@ type quorum struct {
 	end     context.CancelFunc
 
 	mu      sync.Mutex
-	calls   sync.WaitGroup   // calls of the driver, and goroutines that they have begun
-	stores  map[string]*node // the nodes that were opened, by their driver.Caps.Store
-	longest time.Duration    // Options.MaxTTL of all clients that this one has heard of
+	calls   sync.WaitGroup     // calls of the driver, and goroutines that they have begun
+	stores  map[string]*node   // the nodes that were opened, by their driver.Caps.Store
+	leaving map[string][]*hold // by name: holds that are over, of which not all nodes were told yet
 }
 
 // New returns a driver over drivers, at least one and at most 15, each of an independent store, which must
@@ -123,10 +121,11 @@ func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.D
 		return q, nil
 	}
 	errs := []error{err}
+	q.mu.Lock()
 	for _, n := range q.nodes {
-		_, err := n.opened()
-		errs = append(errs, n.says(err))
+		errs = append(errs, n.says(n.failed))
 	}
+	q.mu.Unlock()
 	q.end() // at once
 	return nil, errors.Join(append(errs, q.Close())...)
 }
@@ -215,23 +214,17 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 		return nil, fmt.Errorf("node time-out %v: at least 1 ms is right", o.NodeTimeout)
 	}
 	q := &quorum{
-		rules: vote.Rules{Nodes: len(nodes)}, clock: o.Clock, timeout: o.NodeTimeout,
-		nodes: make([]*node, len(nodes)), stores: map[string]*node{},
-		caps: driver.Caps{
-			Store: store, Shared: true, Fencing: o.Durable, MinTTL: minTTL, Poll: poll,
-		},
+		rules: vote.Rules{Nodes: len(nodes)}, timeout: o.NodeTimeout,
+		nodes: make([]*node, len(nodes)), stores: map[string]*node{}, leaving: map[string][]*hold{},
+		caps: driver.Caps{Store: store, Shared: true, Fencing: o.Durable, MinTTL: minTTL, Poll: poll},
 	}
 	if !o.Durable {
 		q.rules.MaxTTL = cmp.Or(o.MaxTTL, 30*time.Second)
 	}
-	if q.clock == nil {
-		q.clock = driver.HostClock
-	}
 	q.closing, q.close = context.WithCancel(context.Background())
 	q.life, q.end = context.WithCancel(context.Background())
 	for i, n := range nodes {
-		q.nodes[i] = &node{q: q, index: i, name: n.Name, tried: make(chan struct{}), failed: errors.New("not open yet"),
-			leaving: make(map[string][]chan struct{})}
+		q.nodes[i] = &node{q: q, index: i, name: n.Name, tried: make(chan struct{}), failed: errors.New("not open yet")}
 	}
 	return q, nil
 }
@@ -239,13 +232,14 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 // join sets what the quorum can do, by what the nodes can that are open. Nodes that never forget, and have
 // tokens that can be raised, give holds tokens.
 func (q *quorum) join() error {
-	c, lateness := &q.caps, time.Duration(0)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c, late := &q.caps, time.Duration(0)
 	for _, n := range q.nodes {
-		d, err := n.opened()
-		if err != nil {
+		if n.driver == nil {
 			continue
 		}
-		node := d.Caps()
+		node := n.driver.Caps()
 		if n.voter != nil {
 			node.MaxTTL = q.rules.MaxTTL
 		}
@@ -256,14 +250,14 @@ func (q *quorum) join() error {
 		if node.MaxTTL != 0 && (c.MaxTTL == 0 || node.MaxTTL < c.MaxTTL) {
 			c.MaxTTL = node.MaxTTL
 		}
-		lateness = max(lateness, node.Guarantees.Lateness)
+		late = max(late, node.Guarantees.Lateness)
 		if c.MaxTTL != 0 && c.MinTTL > c.MaxTTL {
 			return n.says(fmt.Errorf("no TTL suits all nodes: at least %v, at most %v", c.MinTTL, c.MaxTTL))
 		}
 	}
 	q.rules.Tokens = c.Fencing
 	c.Guarantees = guaranteesOf(q.rules)
-	c.Guarantees.Lateness = lateness
+	c.Guarantees.Lateness = late
 	return nil
 }
 
@@ -300,6 +294,20 @@ func (q *quorum) each(nodes vote.Set, d time.Duration, f func(context.Context, *
 	}
 }
 
+// leaves notes that nodes are being told that a hold is over, or that all have been.
+func (q *quorum) leaves(h *hold, told bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := h.grant.Name
+	holds := slices.DeleteFunc(q.leaving[name], func(o *hold) bool { return o == h })
+	if !told {
+		holds = append(holds, h)
+	}
+	if q.leaving[name] = holds; len(holds) == 0 {
+		delete(q.leaving, name)
+	}
+}
+
 // patience returns how long a node has to answer a request for a hold with this TTL.
 func (q *quorum) patience(ttl time.Duration) time.Duration {
 	if q.timeout > 0 {
@@ -324,8 +332,8 @@ func (q *quorum) Close() error {
 	q.end()
 	var errs []error
 	for _, n := range q.nodes {
-		if d, err := n.opened(); err == nil {
-			errs = append(errs, d.Close())
+		if n.driver != nil {
+			errs = append(errs, n.driver.Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -14,60 +15,52 @@ import (
 	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
-// ask asks all nodes at the same time, each for at most 2 s. It returns the answers when there are enough or all
-// have answered, and what those have said that failed.
-func ask[T any](
-	ctx context.Context, q *quorum, f func(context.Context, *node, wrap.Forward) (T, error), enough func([]T) bool,
-) (answers []T, err error) {
+// ask asks all nodes at the same time, each for at most 2 s. It returns the answers of those that have answered, and
+// an error that says what the others failed with.
+func ask[T any](ctx context.Context, q *quorum, f func(context.Context, *node, wrap.Forward) (T, error)) (answers []T, err error) {
 	if err := q.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer q.calls.Done()
-	type answer struct {
-		value T
-		err   error
-	}
-	all := make(chan answer, len(q.nodes))
-	q.each(q.rules.All(), 2*time.Second, func(ctx context.Context, n *node) {
-		var a answer
-		d, err := n.get(ctx)
-		if err == nil {
-			a.value, err = f(ctx, n, wrap.Forward{Driver: d})
-		}
-		a.err = n.says(err)
-		all <- a
-	})
-	var errs []error
-	for len(answers)+len(errs) < len(q.nodes) {
-		select {
-		case a := <-all:
-			if a.err != nil {
-				errs = append(errs, a.err)
-			} else if answers = append(answers, a.value); enough != nil && enough(answers) {
-				return answers, nil
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	defer context.AfterFunc(q.life, cancel)()
+	values, errs := make([]T, len(q.nodes)), make([]error, len(q.nodes))
+	var all sync.WaitGroup
+	for i, n := range q.nodes {
+		all.Go(func() {
+			d, err := n.get(ctx)
+			if err == nil {
+				values[i], err = f(ctx, n, wrap.Forward{Driver: d})
 			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
+			errs[i] = n.says(err)
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err == nil {
+			answers = append(answers, values[i])
 		}
 	}
-	if len(errs) > 0 {
-		err = fmt.Errorf("%d of %d nodes failed: %w", len(errs), len(q.nodes), errors.Join(errs...))
+	if failed := len(q.nodes) - len(answers); failed > 0 {
+		err = fmt.Errorf("%d of %d nodes failed: %w", failed, len(q.nodes), errors.Join(errs...))
 	}
 	return answers, err
 }
 
-// holders returns the holds that may have a majority, as the nodes show them that have answered: the others may have
-// any vote. Sure says that each hold has a majority, which agrees on its token: further answers change nothing.
-func (q *quorum) holders(infos []driver.Info) (holds []driver.Holder, sure bool) {
+// info returns what nodes say together of a name: the holds that may have a majority. Answered is how many nodes have
+// answered. The others may have any vote.
+func (q *quorum) info(name string, infos []driver.Info, answered int) driver.Info {
+	all, closed := driver.Info{Name: name}, []time.Duration(nil)
 	votes := map[string][]driver.Holder{}
 	for _, info := range infos {
+		closed = append(closed, info.ClosedFor)
 		for _, h := range info.Holders {
 			votes[h.Owner] = append(votes[h.Owner], h)
 		}
 	}
-	sure = len(infos) >= q.rules.Majority()
 	for owner, votes := range votes {
-		if len(votes)+len(q.nodes)-len(infos) < q.rules.Majority() {
+		if len(votes)+len(q.nodes)-answered < q.rules.Majority() {
 			continue
 		}
 		hold, ends := votes[0], []time.Duration(nil)
@@ -79,15 +72,17 @@ func (q *quorum) holders(infos []driver.Info) (holds []driver.Holder, sure bool)
 				hold.Token = h.Token
 			}
 		}
-		most := count[hold.Token]
 		if !q.rules.Tokens {
-			hold.Token, most = holdnumber.Of(owner), len(votes)
+			hold.Token = holdnumber.Of(owner)
 		}
 		hold.Expires = q.lasting(ends)
-		holds, sure = append(holds, hold), sure && most >= q.rules.Majority()
+		all.Holders = append(all.Holders, hold)
 	}
-	slices.SortFunc(holds, func(a, b driver.Holder) int { return int(b.Held - a.Held) })
-	return holds, sure
+	slices.SortFunc(all.Holders, func(a, b driver.Holder) int { return int(b.Held - a.Held) })
+	if len(all.Holders) == 0 {
+		all.ClosedFor = q.lasting(closed)
+	}
+	return all
 }
 
 // lasting returns for how long something lasts at a majority, of how long it lasts at each node. 0: nobody knows.
@@ -99,62 +94,45 @@ func (q *quorum) lasting(each []time.Duration) time.Duration {
 	return 0
 }
 
-// info returns what the nodes say together of a name.
-func (q *quorum) info(name string, infos []driver.Info) driver.Info {
-	info := driver.Info{Name: name}
-	if info.Holders, _ = q.holders(infos); len(info.Holders) == 0 {
-		var closed []time.Duration
-		for _, i := range infos {
-			closed = append(closed, i.ClosedFor)
-		}
-		info.ClosedFor = q.lasting(closed)
-	}
-	return info
-}
-
 // Inspect implements driver.Operator. It shows the holds that have a majority; if nodes do not answer,
 // those that may have one.
 func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	infos, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (driver.Info, error) {
 		return o.Inspect(ctx, name)
-	}, func(infos []driver.Info) bool {
-		_, sure := q.holders(infos)
-		return sure
 	})
 	if len(infos) < q.rules.Majority() {
 		return driver.Info{}, err
 	}
-	return q.info(name, infos), nil
+	return q.info(name, infos, len(infos)), nil
+}
+
+// lists returns the lists of the nodes that have answered.
+func (q *quorum) lists(ctx context.Context, prefix string) ([][]driver.Info, error) {
+	return ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (list []driver.Info, err error) {
+		for info, err := range o.List(ctx, prefix) {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, info)
+		}
+		return list, nil
+	})
 }
 
 // List implements driver.Operator. It asks all nodes for all their names.
 func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		lists, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (map[string]driver.Info, error) {
-			list := map[string]driver.Info{}
-			for info, err := range o.List(ctx, prefix) {
-				if err != nil {
-					return nil, err
-				}
-				list[info.Name] = info
-			}
-			return list, nil
-		}, nil)
+		lists, err := q.lists(ctx, prefix)
 		if len(lists) < q.rules.Majority() {
 			yield(driver.Info{}, err)
 			return
 		}
 		names := map[string][]driver.Info{}
-		for _, list := range lists {
-			for name := range list {
-				names[name] = nil
-			}
+		for _, info := range slices.Concat(lists...) {
+			names[info.Name] = append(names[info.Name], info)
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			for _, list := range lists {
-				names[name] = append(names[name], list[name])
-			}
-			if info := q.info(name, names[name]); !info.Idle() && !yield(info, nil) {
+			if info := q.info(name, names[name], len(lists)); !info.Idle() && !yield(info, nil) {
 				return
 			}
 		}
@@ -183,7 +161,7 @@ func (q *quorum) Break(ctx context.Context, name string, token driver.Token) err
 			err = nil
 		}
 		return nil, err
-	}, nil)
+	})
 	if len(free) >= q.rules.Majority() {
 		return nil
 	}
@@ -203,28 +181,21 @@ func Init(ctx context.Context, d driver.Driver) error {
 	if q.rules.MaxTTL == 0 {
 		return errors.New("the nodes are said to be durable: all of them count at once")
 	}
-	if _, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (any, error) {
-		for info, err := range o.List(ctx, "") {
-			if err == nil && len(info.Holders) > 0 {
-				err = fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
-			}
-			if err != nil && !errors.Is(err, driver.ErrUnsupported) {
-				return nil, err
-			}
-		}
-		return nil, nil
-	}, nil); err != nil {
+	lists, err := q.lists(ctx, "")
+	if err != nil {
 		return err
 	}
-	_, err := ask(ctx, q, func(ctx context.Context, n *node, _ wrap.Forward) (any, error) {
-		m, err := n.learn(ctx)
-		if err != nil || n.voter == nil {
-			return nil, err
+	for _, info := range slices.Concat(lists...) {
+		if len(info.Holders) > 0 {
+			return fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
 		}
-		if err = n.voter.Admit(ctx, m.Life); err == nil {
-			_, err = n.learn(ctx)
+	}
+	_, err = ask(ctx, q, func(ctx context.Context, n *node, _ wrap.Forward) (any, error) {
+		m, err := n.learn(ctx)
+		if err == nil && n.voter != nil {
+			err = n.voter.Admit(ctx, m.Life)
 		}
 		return nil, err
-	}, nil)
+	})
 	return err
 }

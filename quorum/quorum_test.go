@@ -130,8 +130,9 @@ func (w *world) shown(d driver.Driver) []driver.Holder {
 	return info.Holders
 }
 
-// TestSlowNodes: no operation waits for a minority of nodes that do not answer. They would answer only
-// after the test. The validity of a grant is the TTL less the drift, and counts from before the first request.
+// TestSlowNodes: holds are taken, renewed and released without a minority of nodes that do not answer, and shown
+// after two seconds. The nodes would answer only after the test. The validity of a grant is the TTL less the drift,
+// and counts from before the first request.
 func TestSlowNodes(t *testing.T) {
 	w := newWorld(t, 5, patient)
 	w.wires[1].HoldReplies()

@@ -27,7 +27,7 @@ func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}
 	defer q.calls.Done()
 	results := make([]driver.Renewal, len(grants))
-	all, ttl, now := make([]*renewing, len(grants)), time.Duration(0), q.clock.Now()
+	all, ttl, now := make([]*renewing, len(grants)), time.Duration(0), driver.HostClock.Now()
 	for i, g := range grants {
 		r := &renewing{hold: q.holdOf(g), of: g, errs: make([]error, len(q.nodes)), done: make(chan driver.Renewal, 1)}
 		r.mu.Lock()
@@ -37,9 +37,7 @@ func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			ttl = g.TTL
 		}
 	}
-	if len(grants) > 0 {
-		q.each(q.rules.All(), q.patience(ttl), func(ctx context.Context, n *node) { n.renewAll(ctx, all) })
-	}
+	q.each(q.rules.All(), q.patience(ttl), func(ctx context.Context, n *node) { n.renewAll(ctx, all) })
 	for i, r := range all {
 		select {
 		case results[i] = <-r.done:
@@ -56,9 +54,7 @@ func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 func (n *node) renewAll(ctx context.Context, all []*renewing) {
 	parts := make([]driver.Grant, len(all))
 	for i, r := range all {
-		r.mu.Lock()
-		parts[i] = r.renewed(n.index, r.of)
-		r.mu.Unlock()
+		parts[i] = r.renewed(n, r.of)
 	}
 	renewals := n.renew(ctx, parts)
 	memory, _ := n.learn(ctx)
@@ -74,18 +70,18 @@ func (n *node) renewAll(ctx context.Context, all []*renewing) {
 		}
 		r.mu.Lock()
 		r.errs[n.index] = renewals[i].Err
-		r.do(r.vote.Answer(n.index, reply, n.q.clock.Now()))
+		r.do(r.vote.Answer(n.index, reply, driver.HostClock.Now()))
 		r.mu.Unlock()
 	}
 }
 
 // do does what the vote says.
 func (r *renewing) do(step vote.Step) {
-	switch step.Do {
-	case vote.Extend:
+	switch step.Now {
+	case vote.Won:
 		r.until = max(r.until, r.vote.Until())
 		r.done <- driver.Renewal{Since: r.vote.Sent, Valid: vote.Valid(r.vote.TTL)}
-	case vote.Lose:
+	case vote.Over:
 		err := driver.ErrNotHeld
 		if r.vote.Broken != 0 {
 			err = driver.ErrBroken
@@ -93,10 +89,10 @@ func (r *renewing) do(step vote.Step) {
 		if r.done <- (driver.Renewal{Err: err}); !r.foreign && !r.over {
 			lost := r.of
 			lost.MinHold = 0
-			r.until = min(r.until, r.q.clock.Now())
+			r.until = min(r.until, driver.HostClock.Now())
 			r.withdraw(lost)
 		}
-	case vote.Fail:
+	case vote.Failed:
 		r.done <- driver.Renewal{Err: fmt.Errorf("renewed by %d of %d nodes: %v", r.vote.Counted.Len(), len(r.errs), errors.Join(r.errs...))}
 	}
 	if !r.over && !r.foreign {
@@ -106,16 +102,7 @@ func (r *renewing) do(step vote.Step) {
 
 // restore asks a node for its vote again.
 func (r *renewing) restore(ctx context.Context, n *node) {
-	r.mu.Lock()
 	request := r.of.Request
-	request.Tokens, request.MinHold = 1, max(0, request.MinHold-r.q.clock.Now().Sub(r.taken))
-	ask := !r.over && r.ballots[n.index].Ask()
-	r.mu.Unlock()
-	if !ask {
-		return
-	}
-	g, reply, _ := n.vote(ctx, request)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answered(n, g, reply.Answer)
+	request.Tokens, request.MinHold = 1, max(0, request.MinHold-driver.HostClock.Now().Sub(r.taken))
+	r.ask(ctx, n, request)
 }

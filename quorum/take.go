@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -16,9 +17,9 @@ type attempt struct {
 	*hold
 	request driver.Request
 	vote    vote.Attempt
-	earlier [][]chan struct{} // by node: this client's withdrawals that come first
-	errs    []error           // by node
-	decided chan struct{}     // closed when the vote is won or over
+	earlier []*hold       // of this client, whose withdrawals come first
+	errs    []error       // by node
+	decided chan struct{} // closed when the vote is won or over
 }
 
 // Try implements driver.Driver. It returns as soon as a majority has given or refused its votes; what is
@@ -31,18 +32,17 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 		return driver.Grant{}, err
 	}
 	defer q.calls.Done()
-	now := q.clock.Now()
+	now := driver.HostClock.Now()
 	a := &attempt{
 		hold:    &hold{q: q, ballots: make([]ballot, len(q.nodes)), taken: now},
 		request: r, vote: q.rules.Begin(r.TTL, now), errs: make([]error, len(q.nodes)), decided: make(chan struct{}),
 	}
 	a.request.Tokens = 1
-	for i, n := range q.nodes {
-		a.ballots[i].Ask()
-		a.earlier = append(a.earlier, n.earlier(r.Name))
-	}
+	q.mu.Lock()
+	a.earlier = slices.Clone(q.leaving[r.Name])
+	q.mu.Unlock()
 	patience := q.patience(r.TTL)
-	q.each(q.rules.All(), patience, a.ask)
+	q.each(q.rules.All(), patience, a.first)
 	select {
 	case <-a.decided:
 	case <-ctx.Done():
@@ -57,36 +57,33 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 		g.Token, g.Block, g.Since, g.Valid = a.vote.Token, 1, a.vote.Sent, vote.Valid(a.vote.TTL)
 		return g, nil
 	case vote.Over:
-		return g, a.failure(q.clock.Now())
+		return g, a.failure(driver.HostClock.Now())
 	}
 	a.do(a.vote.GiveUp())
 	return g, driver.Uncertain(cmp.Or(ctx.Err(), fmt.Errorf("no majority of the %d nodes answers within %v", len(q.nodes), patience)))
 }
 
-// ask asks one node for its vote, and takes in the answer.
-func (a *attempt) ask(ctx context.Context, n *node) {
-	for _, told := range a.earlier[n.index] {
+// first asks one node for its vote, and takes in the answer. It waits until the node was told of this client's earlier
+// withdrawals: because of them it would refuse its vote, and a free name would seem to be held.
+func (a *attempt) first(ctx context.Context, n *node) {
+	for _, h := range a.earlier {
 		select {
-		case <-told:
+		case <-h.ballots[n.index].told.Done():
 		case <-ctx.Done():
 		}
 	}
-	g, reply, err := n.vote(ctx, a.request)
-	now := a.q.clock.Now()
+	reply, err := a.ask(ctx, n, a.request)
+	now := driver.HostClock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.errs[n.index] = err
-	a.answered(n, g, reply.Answer)
 	a.do(a.vote.Answer(n.index, reply, now))
 }
 
 // write has one node record the token.
 func (a *attempt) write(ctx context.Context, n *node) {
-	a.mu.Lock()
-	part := a.renewed(n.index, driver.Grant{Request: a.request})
-	a.mu.Unlock()
-	err := n.renew(ctx, []driver.Grant{part})[0].Err
-	now := a.q.clock.Now()
+	err := n.renew(ctx, []driver.Grant{a.renewed(n, driver.Grant{Request: a.request})})[0].Err
+	now := driver.HostClock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
@@ -98,58 +95,50 @@ func (a *attempt) write(ctx context.Context, n *node) {
 // do does what the vote says.
 func (a *attempt) do(step vote.Step) {
 	a.token = a.vote.Token
-	switch step.Do {
-	case vote.Write:
-		a.q.each(step.Nodes, a.q.patience(a.request.TTL), a.write)
-	case vote.Grant:
-		close(a.decided)
-	case vote.Undo:
+	a.q.each(step.Nodes, a.q.patience(a.request.TTL), a.write)
+	if step.Now == vote.Over {
 		undone := driver.Grant{Request: a.request}
 		undone.MinHold = 0
 		a.withdraw(undone)
+	}
+	if step.Now != vote.Asking {
 		close(a.decided)
 	}
 }
 
 // failure returns why there is no majority. One node's ErrHeld, ErrMismatch or ErrNotHeld is not the quorum's.
 func (a *attempt) failure(now driver.Instant) error {
-	needed, longest := a.q.rules.Majority(), a.q.rules
 	held := &driver.HeldError{Name: a.request.Name, Poll: a.poll(now.Sub(a.vote.Sent))}
-	holds, mismatches, delayed, failures := 0, 0, 0, 0
-	for i, err := range a.errs {
+	holds, mismatches, failures, spare := 0, 0, 0, len(a.errs)-a.q.rules.Majority()
+	for _, err := range a.errs {
 		switch one, _ := errors.AsType[*driver.HeldError](err); {
-		case err == nil && !a.vote.Counted.Has(i):
-			delayed++
-			longest.MaxTTL = max(longest.MaxTTL, a.q.nodes[i].known().Longest)
+		case err == nil:
 		case one != nil:
 			holds, held.Note = holds+1, cmp.Or(held.Note, one.Note)
 		case errors.Is(err, driver.ErrHeld):
 			holds++
 		case errors.Is(err, driver.ErrMismatch):
 			mismatches++
-		case err != nil:
+		default:
 			failures++
-			if !driver.Gone(err) {
-				continue
-			}
-		}
-		if err != nil {
-			a.errs[i] = errors.New(err.Error())
 		}
 	}
+	delayed := (a.vote.Given &^ a.vote.Counted).Len()
 	if delayed > 0 && holds+mismatches == 0 {
+		rules := a.q.rules
+		rules.MaxTTL = max(rules.MaxTTL, a.q.nodes[0].known().Longest)
 		held.Poll, held.Note = 0, fmt.Sprintf("%d of %d nodes may have forgotten who holds it, and do not count until %v after their start (if they are new, holdfast redlock init says so)",
-			delayed, len(a.errs), longest.Delay().Round(time.Millisecond))
+			delayed, len(a.errs), rules.Delay().Round(time.Millisecond))
 	}
-	err := fmt.Errorf("no majority of the %d nodes: %w", len(a.errs), errors.Join(a.errs...))
-	switch enough := failures <= len(a.errs)-needed; { // without the others there would be a majority
-	case mismatches > len(a.errs)-needed:
+	err := fmt.Errorf("no majority of the %d nodes: %v", len(a.errs), errors.Join(a.errs...))
+	switch enough := failures <= spare; { // without the others there would be a majority
+	case mismatches > spare:
 		return driver.ErrMismatch
 	case holds+mismatches+delayed > 0 && enough:
 		return held
 	case failures == 0:
 		return driver.Uncertain(fmt.Errorf("a majority of the %d nodes was not quick enough for a TTL of %v", len(a.errs), a.request.TTL))
-	case len(a.errs)-a.vote.Refused.Len() >= needed:
+	case a.vote.Refused.Len() <= spare:
 		return driver.Uncertain(err)
 	}
 	return err

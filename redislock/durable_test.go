@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
@@ -27,7 +28,7 @@ func TestDurable(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				v, ok := vote.VoterOf(d)
+				v, ok := driver.As[vote.Voter](d)
 				if !ok {
 					t.Fatal("the driver has no life")
 				}

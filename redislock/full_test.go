@@ -109,7 +109,7 @@ func TestOwnNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, ok := vote.VoterOf(d)
+		v, ok := driver.As[vote.Voter](d)
 		if !ok {
 			t.Fatal("the driver has no life")
 		}

@@ -55,8 +55,8 @@ func (l layout) appendRecord(b []byte, name string) []byte {
 // suffixes of the keys of a name, in the order of KEYS in the scripts.
 var suffixes = [...]string{"", ":queue", ":until", ":places", ":gone"}
 
-func (l layout) keys(name string) (keys [len(suffixes)]string) {
-	record := l.record(name)
+func (l layout) keys(name string) []string {
+	record, keys := l.record(name), make([]string, len(suffixes))
 	for i, suffix := range suffixes {
 		keys[i] = record + suffix
 	}

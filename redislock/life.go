@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -21,8 +22,9 @@ const defaultMaxTTL = 30 * time.Second
 // forgetting is how a link keeps the rule. The zero value does not.
 type forgetting struct {
 	on      bool
+	mu      sync.Mutex
 	rules   life.Rules
-	numbers map[string]int // of the key of each master of a cluster; the link's mu guards it
+	numbers map[string]int // of the key of each master of a cluster; mu guards it
 }
 
 // lifeScriptOf returns a script that begins with lua/life.lua.
@@ -57,8 +59,8 @@ func (c *link) lifeKeyOf(part string) string {
 	if part == "" {
 		return c.layout.life(0)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.forgetting.mu.Lock()
+	defer c.forgetting.mu.Unlock()
 	n := c.forgetting.numbers[part]
 	for tries := 0; tries < mostMasters && c.part(c.layout.life(n)) != part; tries++ {
 		n++

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,8 +40,8 @@ type link struct {
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
 	sharedAck, reservedAck *acknowledgers
 
-	mu     sync.Mutex
-	closed chan struct{}
+	over   atomic.Bool
+	closed chan struct{} // closed when over is true
 }
 
 // client is the driver of Holdfast's own layout.
@@ -68,9 +69,17 @@ type answer struct {
 // route is a way to the server.
 type route func(ctx context.Context, commands []Command) []answer
 
-// plainRoute is that of Conn.Do, or another function like it.
-func plainRoute(do func(context.Context, []Command) []Reply) route {
+// notSent is an error of commands that were certainly not sent.
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
+
+// route is that of Conn.Do, or another function like it, unless the driver is closed or ctx has ended.
+func (c *link) route(do func(context.Context, []Command) []Reply) route {
 	return func(ctx context.Context, commands []Command) []answer {
+		if err := c.alive(ctx); err != nil {
+			return slices.Repeat([]answer{{Reply: Reply{Err: notSent{err}}}}, len(commands))
+		}
 		answers := make([]answer, len(commands))
 		for i, r := range do(ctx, commands) {
 			answers[i].Reply = r
@@ -129,10 +138,11 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 		return nil, err
 	}
 	c := &link{
-		conn: conn, clock: o.Clock, layout: layout{cmp.Or(o.Prefix, DefaultPrefix)}, shared: plainRoute(conn.Do),
+		conn: conn, clock: o.Clock, layout: layout{cmp.Or(o.Prefix, DefaultPrefix)},
 		cluster: deploymentOf(conn) == clustered, votes: deploymentOf(conn) == oneServer && o.Replicas == 0,
 		unsubscribe: func() {}, closed: make(chan struct{}),
 	}
+	c.shared = c.route(conn.Do)
 	c.reserved = c.shared
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -149,7 +159,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 		return nil, err
 	}
 	if r, ok := conn.(reserver); ok {
-		c.reserved = plainRoute(r.Reserve())
+		c.reserved = c.route(r.Reserve())
 	}
 	if o.Replicas > 0 {
 		c.sharedAck = newAcknowledgers(c, c.shared, o.Replicas)
@@ -207,23 +217,18 @@ func (c *link) Caps() driver.Caps { return c.caps }
 
 // alive returns an error if the driver is closed or ctx has ended.
 func (c *link) alive(ctx context.Context) error {
-	select {
-	case <-c.closed:
+	if c.over.Load() {
 		return driver.ErrClosed
-	default:
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Close implements driver.Driver.
 func (c *link) Close() error {
-	c.mu.Lock()
-	if c.alive(context.Background()) != nil {
-		c.mu.Unlock()
+	if c.over.Swap(true) {
 		return driver.ErrClosed
 	}
 	close(c.closed)
-	c.mu.Unlock()
 	c.unsubscribe()
 	return c.conn.Close()
 }

@@ -22,17 +22,13 @@ func one(infos []driver.Info, err error) (driver.Info, error) {
 }
 
 func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
-	keys := func(name string) []string { keys := c.layout.keys(name); return keys[:] }
-	return c.look(ctx, inspectScript, names, keys, readInfo)
+	return c.look(ctx, inspectScript, names, c.layout.keys, readInfo)
 }
 
 // look runs a script that shows names, of which keys are the keys. Read reads a reply, and reports whether it is one.
 func (c *link) look(
 	ctx context.Context, by *script, names []string, keys func(string) []string, read func(*driver.Info, []any) bool,
 ) ([]driver.Info, error) {
-	if err := c.alive(ctx); err != nil {
-		return nil, err
-	}
 	commands := make([]Command, len(names))
 	for i, name := range names {
 		commands[i] = c.command(by, keys(name))
@@ -119,9 +115,6 @@ const scanned = 1000
 
 // scan returns keys of a part that match a pattern, and the next cursor.
 func (c *link) scan(ctx context.Context, part, cursor, pattern string) (keys []any, next string, err error) {
-	if err := c.alive(ctx); err != nil {
-		return nil, "", err
-	}
 	reply := c.shared.do(ctx, []Command{{Part: part, Args: []string{
 		"SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanned),
 	}}})[0]
@@ -138,12 +131,7 @@ func (c *link) scan(ctx context.Context, part, cursor, pattern string) (keys []a
 
 // Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
-	keys := c.layout.keys(name)
-	command := c.command(breakScript, keys[:], decimal(int64(token)))
-	return c.status(ctx, breakScript, command)
+	return c.status(ctx, breakScript, c.command(breakScript, c.layout.keys(name), decimal(int64(token))))
 }
 
 // status runs a script that replies with the status of a hold.

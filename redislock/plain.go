@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -67,7 +66,7 @@ func (c *client) record(req *driver.Request) (key, member string) {
 
 // takePlain takes a plain hold, or returns errAsk.
 func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := cmp.Or(c.alive(ctx), c.fits(&req)); err != nil {
+	if err := c.fits(&req); err != nil {
 		return driver.Grant{}, err
 	}
 	key, member := c.record(&req)
@@ -95,11 +94,8 @@ func plainGrant(req driver.Request, token int64, sent driver.Instant) driver.Gra
 // releasePlain releases a hold by ZREM, if that is all that its release needs. It reports whether it
 // has; if not, the script must release it.
 func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, err error) {
-	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.Raised || g.MinHold > 0 || g.LockDelay > 0 {
+	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.MinHold > 0 || g.LockDelay > 0 {
 		return false, nil
-	}
-	if err := c.alive(ctx); err != nil {
-		return true, err
 	}
 	key, member := c.record(&g.Request)
 	reply := c.reserved.do(ctx, []Command{{Args: []string{"ZREM", key, member}, Key: key}})[0]

@@ -179,7 +179,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		return "Enqueue", false
 	case 5:
 		if h := w.rec.Held(r.Owner); w.rng.IntN(4) == 0 && (h == nil || h.Mode == driver.Exclusive) {
-			g.Token, g.Raised = max(2, g.Token+driver.Token(w.rng.IntN(3_000_000)-1_000_000)), true
+			g.Token, g.Handle = max(2, g.Token+driver.Token(w.rng.IntN(3_000_000)-1_000_000)), nil
 			got := w.c.Raise(ctx, []driver.Grant{g})[0]
 			w.gave("Raise", r, got.Err, w.rec.Raise(&g, now, now, &w.rules) != nil)
 			if g.Since, g.Valid = got.Since, got.Valid; ok {
@@ -237,7 +237,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.gave("Downgrade", r, err, h != nil)
 		if h != nil {
 			want := w.rec.Grant(h)
-			want.Block, want.Contended, want.Raised = got.Block, got.Contended, got.Raised // of no use for a shared hold
+			want.Block, want.Contended = got.Block, got.Contended // of no use for a shared hold
 			if !reflect.DeepEqual(got, want) {
 				w.Errorf("Downgrade gave %+v, the record says %+v", got, want)
 			}

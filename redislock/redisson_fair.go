@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/pause"
+	"github.com/holdfastlock/holdfast/internal/vote"
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
 
@@ -30,8 +31,8 @@ type fairWaiter struct {
 	spin pause.Backoff // before the next poll, if there is none
 }
 
-// Votes implements vote.Voter: a fair lock has a queue in one server.
-func (fair) Votes() bool { return false }
+// Lacks tells driver.As that a fair lock does not vote: its queue is in one server.
+func (fair) Lacks(ability any) bool { _, is := ability.(*vote.Voter); return is }
 
 // Wakes implements driver.Waker: those who wait are told by Wait.
 func (f fair) Wakes(string) driver.Wakes { return nil }

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"strconv"
@@ -91,7 +90,7 @@ func (s setnx) take(ctx context.Context, req driver.Request, by asking) (g drive
 	if req.Mode != driver.Exclusive {
 		return g, false, driver.ErrUnsupported
 	}
-	if err := cmp.Or(s.layout.checkName(req.Name), s.alive(ctx)); err != nil {
+	if err := s.layout.checkName(req.Name); err != nil {
 		return g, false, err
 	}
 	sent := s.clock.Now()

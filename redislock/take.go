@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +73,7 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (
 // request of its owner, so that the name may be idle.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool, by asking) (g driver.Grant, same bool, err error) {
 	g.Request = req
-	if err := cmp.Or(c.alive(ctx), c.fits(&req)); err != nil {
+	if err := c.fits(&req); err != nil {
 		return g, false, err
 	}
 	sent := c.clock.Now()
@@ -109,7 +108,6 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool,
 
 // askCommand returns the command of ask.
 func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, first bool) Command {
-	keys := c.layout.keys(req.Name)
 	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
 		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent),
@@ -122,7 +120,7 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 	if !first || !mayBePlain(req) {
 		args = args[:2]
 	}
-	return c.command(askScript, keys[:], args...)
+	return c.command(askScript, c.layout.keys(req.Name), args...)
 }
 
 // refusal returns the error of a reply that is no grant.
@@ -206,9 +204,12 @@ func isRefusal(err error) bool {
 // before are the codes by which a server refuses the first write of a script, but no later one.
 var before = []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN"}
 
-// outcome marks the error of a request as uncertain if the store may have carried it out (P6): if no
+// outcome marks the error of a request as uncertain if the store may have carried it out (P6): if it was sent and no
 // reply came, or if a script ended with an error, because what it did before that stays done.
 func outcome(err error) error {
+	if unsent, ok := errors.AsType[notSent](err); ok {
+		return unsent.error
+	}
 	refused, ok := errors.AsType[*ServerError](err)
 	if !ok {
 		return driver.Uncertain(err)

@@ -61,8 +61,8 @@ func presentOf(info, memory *Reply) (p present, err error) {
 		return p, Explain(err)
 	}
 	text, _ := info.Value.(string)
-	_, rest, _ := strings.Cut(text, "run_id:")
-	run, _, ended := strings.Cut(rest, "\r\n")
+	_, after, _ := strings.Cut(text, "run_id:")
+	run, _, ended := strings.Cut(after, "\r\n")
 	if run == "" || !ended {
 		return p, errors.New("the server's INFO has no run_id, so nobody can tell whether it has restarted")
 	}
@@ -75,7 +75,7 @@ func presentOf(info, memory *Reply) (p present, err error) {
 	p.life, p.random = vote.Life(binary.BigEndian.Uint64(sum[:])|1), words[0]
 	p.admitted = words[2] == lifeText(p.life)
 	ms, err := strconv.ParseInt(words[1], 10, 64)
-	p.longest = time.Duration(min(ms, int64(maxTTL/time.Millisecond))) * time.Millisecond
+	p.longest = rest(ms)
 	return p, err
 }
 
@@ -88,8 +88,8 @@ func (c *link) inLife(key string) []Command {
 	}
 }
 
-// Votes implements vote.Voter.
-func (c *link) Votes() bool { return c.votes }
+// Lacks tells driver.As that several servers do not vote together (P1).
+func (c *link) Lacks(ability any) bool { _, is := ability.(*vote.Voter); return is && !c.votes }
 
 // in asks for a vote in a life. A longer TTL than the last that Life has returned is news, too, which Life must be
 // asked for.
@@ -113,14 +113,10 @@ func (c *link) voteIn(ctx context.Context, s *script, take Command) []answer {
 
 // Life implements vote.Voter.
 func (c *link) Life(ctx context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
-	if err := c.alive(ctx); err != nil {
-		return 0, false, 0, err
-	}
 	var random [8]byte
 	rand.Read(random[:])
 	key := c.layout.memoryKey()
-	ms := int64((longest + time.Millisecond - 1) / time.Millisecond)
-	remember := rememberScript.Command([]string{key}, hex.EncodeToString(random[:]), decimal(ms))
+	remember := rememberScript.Command([]string{key}, hex.EncodeToString(random[:]), millis(longest))
 	replies := c.voteIn(ctx, rememberScript, remember)
 	p, err := presentOf(&replies[1].Reply, &replies[0].Reply)
 	if err == nil {
@@ -131,25 +127,18 @@ func (c *link) Life(ctx context.Context, longest time.Duration) (vote.Life, bool
 
 // Admit implements vote.Voter.
 func (c *link) Admit(ctx context.Context, life vote.Life) error {
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
 	// If the server restarts between the two, with the key on its disk, then the life that is admitted is over,
 	// and no client takes it for the present one.
 	key := c.layout.memoryKey()
 	replies := c.shared.do(ctx, c.inLife(key))
 	p, err := presentOf(&replies[0].Reply, &replies[1].Reply)
-	if err != nil {
-		return err
+	if err == nil && p.life == life {
+		reply := c.shared.run(ctx, admitScript, admitScript.Command([]string{key}, p.random, lifeText(life)))[0]
+		if reply.Err != nil || reply.Value == int64(1) {
+			return Explain(reply.Err)
+		}
 	}
-	if p.life != life {
-		return fmt.Errorf("life %s is over", lifeText(life))
-	}
-	reply := c.shared.run(ctx, admitScript, admitScript.Command([]string{key}, p.random, lifeText(life)))[0]
-	if reply.Err == nil && reply.Value != int64(1) {
-		return fmt.Errorf("life %s is over", lifeText(life))
-	}
-	return Explain(reply.Err)
+	return cmp.Or(err, fmt.Errorf("life %s is over", lifeText(life)))
 }
 
 // durable are the settings by which a server syncs each write to its disk before it answers.
@@ -157,9 +146,6 @@ var durable = [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}}
 
 // Durable implements vote.Voter. A server that does not tell its settings, or not to this user, is believed.
 func (c *link) Durable(ctx context.Context) (bool, error) {
-	if err := c.alive(ctx); err != nil {
-		return false, err
-	}
 	var commands []Command
 	for _, setting := range durable {
 		commands = append(commands, Command{Args: []string{"CONFIG", "GET", setting[0]}})

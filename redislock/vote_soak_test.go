@@ -32,7 +32,7 @@ func TestLife(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer d.Close()
-					v, ok := vote.VoterOf(d)
+					v, ok := driver.As[vote.Voter](d)
 					if !ok {
 						t.Fatal("the driver has no life")
 					}

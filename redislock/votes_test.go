@@ -19,7 +19,7 @@ func TestLongestTTL(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { d.Close() })
-		v, ok := vote.VoterOf(d)
+		v, ok := driver.As[vote.Voter](d)
 		if !ok {
 			t.Fatal("the driver has no life")
 		}

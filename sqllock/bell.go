@@ -38,6 +38,11 @@ func (b *bells) bellOf(owner string) string {
 	return fmt.Sprintf("'holdfast-%.20x'", sha256.Sum256([]byte(b.caps.Store+"\x00"+owner)))
 }
 
+// letGo returns the statement that lets an owner's bell go.
+func (b *bells) letGo(owner string) Statement {
+	return Statement{Text: "DO RELEASE_LOCK(" + b.bellOf(owner) + ")"}
+}
+
 // use runs f on the connection that has the owner's bell, and reports whether it did: not if there is none, or if
 // others use the connection and the caller is not patient. Then the owner has its bell still.
 func (b *bells) use(ctx context.Context, owner string, patient bool, f onConn) (used bool, err error) {
@@ -104,19 +109,7 @@ func (b *bells) raise(ctx context.Context, req *driver.Request) {
 // lower lets the bell of an owner go that has no hold and no place any more.
 func (b *bells) lower(ctx context.Context, owner string) {
 	_, _ = b.use(ctx, owner, true, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK("+b.bellOf(owner)+")")
-		return err
-	})
-}
-
-// release runs a step that ends the owner's hold or place, and lets the bell go in the same round trip as the
-// commit. It reports false if the owner has no bell, or others use the connection: then the step is to be run over
-// the pool, and the bell to be lowered afterwards.
-func (b *bells) release(
-	ctx context.Context, owner string, step func(context.Context, *sql.Conn, ...Statement) error,
-) (done bool, err error) {
-	return b.use(ctx, owner, false, func(ctx context.Context, conn *sql.Conn) error {
-		return step(ctx, conn, Statement{Text: "DO RELEASE_LOCK(" + b.bellOf(owner) + ")"})
+		return b.together(ctx, conn, []Statement{b.letGo(owner)})
 	})
 }
 
@@ -185,8 +178,8 @@ func (b *bells) hear(w *waiter) {
 // that share a name are granted it together, and would wait for a release.
 func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (heard bool, err error) {
 	var before, kind string
-	who, l := []any{w.name, w.owner}, look{heads: headPlaces, owner: w.owner}
-	if err := b.scan(ctx, conn, b.statements.query(aheadText), who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
+	who, l := b.statements.bound(aheadText, w.name, w.owner), look{heads: headPlaces, owner: w.owner}
+	if err := b.scan(ctx, conn, who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
 		return false, err
 	}
 	if before == "" || before == w.owner || strings.Contains(kind, `"m":`) {
@@ -196,12 +189,11 @@ func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (heard boo
 		}
 		return false, err
 	}
-	bell, got, begun := b.bellOf(before), sql.NullInt64{}, time.Now()
+	got, begun := sql.NullInt64{}, time.Now()
 	read, s := b.reading(w.name, l)
 	if err := b.together(ctx, conn, []Statement{
-		{Text: fmt.Sprintf("SELECT GET_LOCK(%s, %d)", bell, listenFor), Into: []any{&got}},
-		{Text: "DO RELEASE_LOCK(" + bell + ")"},
-		read,
+		{Text: fmt.Sprintf("SELECT GET_LOCK(%s, %d)", b.bellOf(before), listenFor), Into: []any{&got}},
+		b.letGo(before), read,
 	}); err != nil {
 		return false, err
 	}

@@ -15,8 +15,6 @@ const (
 	forgetAfter = time.Hour
 	// cleanEvery is how often a client looks for rows to remove, on average.
 	cleanEvery = time.Minute
-	// cleanPart is the part of its time that a client cleans, if there is much to remove.
-	cleanPart = 5
 	// removeSize is how many rows one statement removes: few, because it locks them all.
 	removeSize = 64
 )
@@ -24,23 +22,19 @@ const (
 // cleanLoop removes the rows of names that nobody uses, until the client is closed.
 func (c *client) cleanLoop() {
 	for pause.Sleep(c.life, pause.Jitter(cleanEvery*4/3)) {
-		_ = c.clean(c.life, cleanPart-1) // what fails is done the next time
+		_ = c.Clean(c.life) // what fails is done the next time
 	}
 }
 
-// Clean removes all unused rows now. A driver does it by itself, little by little; this is for tests, and for
-// callers who cannot wait.
-func (c *client) Clean(ctx context.Context) error { return c.clean(ctx, 0) }
-
-// clean reads the names of rows that have not been written for an hour, page by page, and removes those that nobody
-// uses, unless somebody writes them meanwhile. It rests after each page for so many times as long as that took.
-func (c *client) clean(ctx context.Context, rest int) error {
+// Clean removes all unused rows now. A driver does it by itself every minute; this is for tests, and for callers who cannot
+// wait. It reads the names of rows that have not been written for an hour, page by page, and removes those that nobody
+// uses, unless somebody writes them meanwhile (P9).
+func (c *client) Clean(ctx context.Context) error {
 	for last, more := "", true; more; {
-		start := time.Now()
 		var plain, other []string
 		if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 			plain, other = nil, nil
-			return c.scan(ctx, conn, c.statements.query(oldText), []any{last, pageSize}, func(scan func(...any) error) error {
+			return c.scan(ctx, conn, c.statements.bound(oldText, last, pageSize), func(scan func(...any) error) error {
 				var name string
 				var isPlain bool
 				err := scan(&name, &isPlain)
@@ -57,8 +51,7 @@ func (c *client) clean(ctx context.Context, rest int) error {
 		more = len(plain)+len(other) == pageSize
 		last = slices.Max(append(append([]string{last}, plain...), other...))
 		for some := range slices.Chunk(plain, removeSize) {
-			q, args := c.statements.list(removeListText, some, nil)
-			if err := c.run(ctx, q, args...); err != nil {
+			if err := c.run(ctx, c.statements.list(removeListText, some, nil)); err != nil {
 				return err
 			}
 		}
@@ -66,9 +59,6 @@ func (c *client) clean(ctx context.Context, rest int) error {
 			if _, err := c.Inspect(ctx, name); err != nil {
 				return err
 			}
-		}
-		if more && rest > 0 && !pause.Sleep(ctx, time.Duration(rest)*time.Since(start)) {
-			return ctx.Err()
 		}
 	}
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {

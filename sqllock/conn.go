@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
@@ -26,9 +25,6 @@ const grace = 250 * time.Millisecond
 // demotions is how often a request is repeated because of a server that takes no writes: the pool may have several
 // connections to it. After that there is no other server, for now.
 const demotions = 4
-
-// maxLate is how many connections may be opened at a time for requests that have given up.
-const maxLate = 4
 
 // urgency says which connections a request may have.
 type urgency uint8
@@ -56,53 +52,65 @@ var (
 
 // pool is a *sql.DB as the drivers over it share it.
 type pool struct {
-	db    *sql.DB
-	stats func() sql.DBStats // see Library.Stats
-	users int                // drivers; guarded by pools
+	db      *sql.DB
+	library *Library // of the first driver, for its Pool, Stats and Close
+	users   int      // drivers; guarded by pools
 
 	// own has one value while nobody uses it: the connection of renewals, nil if there is none. A renewal that had
 	// to wait for a connection among 500 goroutines would come too late.
-	own  chan *sql.Conn
-	late atomic.Int32 // connections that are opened for requests that have given up
-	// writing holds a value while a goroutine writes to a SQLite file: others line up here, not at the file.
+	own chan *sql.Conn
+	// writing holds a value while a goroutine writes to a SQLite file.
 	writing chan struct{}
 }
 
 // pools are those of this process.
 var pools = struct {
 	sync.Mutex
-	m map[*sql.DB]*pool
-}{m: map[*sql.DB]*pool{}}
+	m map[any]*pool // by Library.Pool
+}{m: map[any]*pool{}}
 
-// joinPool counts one more driver over a pool, until leave.
-func joinPool(db *sql.DB, stats func() sql.DBStats) *pool {
+// joinPool counts one more driver over a pool, until leave. Of several *sql.DB over a Library.Pool the first serves.
+func joinPool(db *sql.DB, library Library) *pool {
+	if library.Pool == nil {
+		library.Pool = db
+	}
+	if library.Stats == nil {
+		library.Stats = db.Stats
+	}
 	pools.Lock()
 	defer pools.Unlock()
-	p := pools.m[db]
+	p := pools.m[library.Pool]
 	if p == nil {
-		if stats == nil {
-			stats = db.Stats
-		}
-		p = &pool{db: db, stats: stats, own: make(chan *sql.Conn, 1), writing: make(chan struct{}, 1)}
+		p = &pool{db: db, library: &library, own: make(chan *sql.Conn, 1), writing: make(chan struct{}, 1)}
 		p.own <- nil
-		pools.m[db] = p
+		pools.m[library.Pool] = p
+	} else if p.db != db && library.Close != nil {
+		library.Close()
 	}
 	p.users++
 	return p
 }
 
-// leave gives the connection of renewals back with the last driver.
-func (p *pool) leave() {
+// stats returns how the pool's connections are used.
+func (p *pool) stats() sql.DBStats { return p.library.Stats() }
+
+// leave gives the connection of renewals back with the last driver, and closes the pool if it is not the caller's.
+func (p *pool) leave() error {
 	pools.Lock()
 	p.users--
 	last := p.users == 0
 	if last {
-		delete(pools.m, p.db)
+		delete(pools.m, p.library.Pool)
 	}
 	pools.Unlock()
-	if last {
-		p.keep(<-p.own, false)
+	if !last {
+		return nil
 	}
+	p.keep(<-p.own, false)
+	if p.library.Close == nil {
+		return nil
+	}
+	return p.library.Close()
 }
 
 // full reports whether all connections are in use.
@@ -196,7 +204,7 @@ func (c *client) connected(ctx, late context.Context, u urgency, f onConn) (conn
 		if full {
 			asking, cancel = context.WithTimeout(ctx, patience)
 		}
-		conn, err = c.connect(asking)
+		conn, err = c.pool.db.Conn(asking)
 		again := full && asking.Err() != nil && ctx.Err() == nil
 		cancel()
 		switch {
@@ -210,7 +218,7 @@ func (c *client) connected(ctx, late context.Context, u urgency, f onConn) (conn
 			return false, err
 		}
 	}
-	err = c.checked(late, conn, f)
+	err = c.checked(ctx, late, u, conn, f)
 	c.pool.giveBack(conn, err == nil && u != reading)
 	return true, err
 }
@@ -236,7 +244,7 @@ func (c *client) overOwn(ctx, late context.Context, patient bool, f onConn) (con
 		c.pool.own <- nil
 		return false, nil
 	}
-	err = c.checked(late, conn, f)
+	err = c.checked(ctx, late, renewing, conn, f)
 	failure := Refused
 	if err != nil {
 		failure = c.library.judge(err)
@@ -246,54 +254,31 @@ func (c *client) overOwn(ctx, late context.Context, patient bool, f onConn) (con
 	return true, err
 }
 
-// connect takes a connection of the pool. The opening of one goes on when the request's context ends, and the next
-// caller finds the connection in the pool: else callers whose deadlines are shorter than an opening takes would
-// never get one.
-func (c *client) connect(ctx context.Context) (*sql.Conn, error) {
-	s := c.pool.stats()
-	if s.Idle > 0 || s.MaxOpenConnections > 0 && s.OpenConnections >= s.MaxOpenConnections || c.pool.late.Load() >= maxLate {
-		return c.pool.db.Conn(ctx)
-	}
-	opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	answer := make(chan *sql.Conn, 1)
-	var err error
-	go func() {
-		defer cancel()
-		defer context.AfterFunc(c.life, cancel)()
-		var conn *sql.Conn
-		conn, err = c.pool.db.Conn(opening)
-		answer <- conn
-	}()
-	select {
-	case conn := <-answer:
-		return conn, err
-	case <-ctx.Done():
-	}
-	c.pool.late.Add(1)
-	go func() {
-		defer c.pool.late.Add(-1)
-		if conn := <-answer; conn != nil {
-			conn.Close() // to the pool
-		}
-	}()
-	return nil, ctx.Err()
-}
-
 // checked runs f on a connection, and leaves the connection if the server takes no writes, or if the connection is
 // in a transaction afterwards. What f has done then counts as unknown: it may have written just before.
 //
 // A server may become a standby, or read-only, while its clients' connections stay open. Whatever is written over
 // them is refused, and what is read there may be old. PostgreSQL says that it is a standby beside each answer,
 // MySQL's statements fail there (see grammar.primary), and a connection of SQLite may have been set to read only.
-func (c *client) checked(ctx context.Context, conn *sql.Conn, f onConn) error {
-	err := f(ctx, conn)
-	if c.library.Pending != nil && c.library.Pending(c.statementContext(ctx), conn) {
+//
+// Goroutines of this process that write to a SQLite file over the pool line up here, not at the file.
+func (c *client) checked(ctx, late context.Context, u urgency, conn *sql.Conn, f onConn) error {
+	if c.dialect == SQLite && u != reading {
+		select {
+		case c.pool.writing <- struct{}{}:
+			defer func() { <-c.pool.writing }()
+		case <-ctx.Done():
+			return errChanged // which counts as: nothing was done
+		}
+	}
+	err := f(late, conn)
+	if c.library.Pending != nil && c.library.Pending(late, conn) {
 		discard(conn)
 		if err == nil {
 			err = errPending
 		}
 	}
-	if err != nil && c.library.judge(err) == Demoted || c.library.Demoted != nil && c.library.Demoted(ctx, conn) {
+	if err != nil && c.library.judge(err) == Demoted || c.library.Demoted != nil && c.library.Demoted(late, conn) {
 		c.leaveServer(conn)
 		if err == nil {
 			return errDemoted
@@ -303,13 +288,17 @@ func (c *client) checked(ctx context.Context, conn *sql.Conn, f onConn) error {
 	return err
 }
 
-// leaveServer closes a connection that leads to a server that takes no writes. That of renewals may lead there too,
-// and would be found out by the next renewal only.
+// leaveServer closes a connection that leads to a server that takes no writes. The idle ones may lead there too, and that
+// of renewals, which would be found out by the next renewal only.
 func (c *client) leaveServer(conn *sql.Conn) {
 	if c.library.Leave != nil {
 		c.library.Leave(conn)
 	}
 	discard(conn)
+	if c.library.Idle > 0 {
+		c.pool.db.SetMaxIdleConns(0)
+		c.pool.db.SetMaxIdleConns(c.library.Idle)
+	}
 	select {
 	case own := <-c.pool.own:
 		c.pool.keep(own, false)
@@ -335,64 +324,32 @@ func (c *client) pause(ctx context.Context, u urgency, attempt int) bool {
 	return pause.Sleep(ctx, rand.N(longest))
 }
 
-// outlast returns a context that ends the grace period after ctx, which has a deadline. In SQLite no statement is
-// ended: see statementContext.
+// outlast returns a context that ends the grace period after ctx, which has a deadline. That of SQLite never ends: a
+// statement there takes no time but that of waiting for the lock, for some milliseconds, and a context that can end costs
+// several switches of goroutines for each statement.
 func (c *client) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.dialect == SQLite {
-		return ctx, func() {}
+		return context.WithoutCancel(ctx), func() {}
 	}
 	end, _ := ctx.Deadline()
 	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(grace))
 	stop := context.AfterFunc(ctx, func() {
-		if ctx.Err() == context.Canceled && late.Err() == nil {
-			timer := time.AfterFunc(grace, cancel)
-			context.AfterFunc(late, func() { timer.Stop() })
+		if ctx.Err() == context.Canceled {
+			time.AfterFunc(grace, cancel)
 		}
 	})
 	return late, func() { stop(); cancel() }
 }
 
-// statementContext returns the context of a statement. In SQLite it never ends: a statement there takes no time but
-// that of waiting for the lock, for some milliseconds, and a context that can end costs several switches of
-// goroutines for each statement.
-func (c *client) statementContext(ctx context.Context) context.Context {
-	if c.dialect == SQLite {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
-}
-
-// lineUp waits until no other goroutine of this process writes to the SQLite file over this pool. It returns a
-// function that lets the next one in.
-func (c *client) lineUp(ctx context.Context) (leave func(), err error) {
-	if c.dialect != SQLite {
-		return func() {}, nil
-	}
-	select {
-	case c.pool.writing <- struct{}{}:
-		return func() { <-c.pool.writing }, nil
-	case <-ctx.Done():
-		return nil, errChanged // which counts as: nothing was done
-	}
-}
-
 // exec runs a statement and returns how many rows it has changed.
-func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any) (n int64, err error) {
-	leave, err := c.lineUp(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
-	s := q.bound(args...)
+func (c *client) exec(ctx context.Context, conn *sql.Conn, s Statement) (n int64, err error) {
 	s.Changed = &n
-	return n, c.together(ctx, conn, []Statement{s})
+	err = c.together(ctx, conn, []Statement{s})
+	return n, err
 }
 
 // scan calls each for each row of a statement's result.
-func (c *client) scan(
-	ctx context.Context, conn *sql.Conn, q *query, args []any, each func(scan func(...any) error) error,
-) error {
-	s := q.bound(args...)
+func (c *client) scan(ctx context.Context, conn *sql.Conn, s Statement, each func(scan func(...any) error) error) error {
 	s.Each = each
 	return c.together(ctx, conn, []Statement{s})
 }

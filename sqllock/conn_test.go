@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -18,66 +17,11 @@ func (s idleServer) Connect(context.Context) (sqldriver.Conn, error) { return s,
 func (idleServer) Driver() sqldriver.Driver                          { return nil }
 func (idleServer) Close() error                                      { return nil }
 
-// slowServer is a database to which a connection takes a while.
-type slowServer struct {
-	idleServer
-	takes time.Duration
-}
-
-func (s slowServer) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	select {
-	case <-time.After(s.takes):
-		return s, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // clientOver returns a client that has made no contact.
 func clientOver(db *sql.DB, failure func(error) Failure) *client {
-	c := &client{pool: joinPool(db, nil), dialect: Postgres, library: Library{Failure: failure}}
+	c := &client{pool: joinPool(db, Library{}), dialect: Postgres, library: Library{Failure: failure}}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c
-}
-
-func refused(error) Failure { return Refused }
-
-// TestConnectOutlivesItsRequest: requests whose contexts end sooner than a connection is opened get one all the same, and
-// what is opened for them ends with the client.
-func TestConnectOutlivesItsRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ask := func(c *client) error {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			defer cancel()
-			_, err := c.request(ctx, taking, func(context.Context, *sql.Conn) error { return nil })
-			return err
-		}
-		db := sql.OpenDB(slowServer{takes: 50 * time.Millisecond})
-		defer db.Close()
-		db.SetMaxOpenConns(2)
-		c := clientOver(db, refused)
-		for n := 1; ask(c) != nil; n++ {
-			if n == 10 {
-				t.Fatal("none of ten requests had a connection")
-			}
-		}
-		c.stop()
-		c.pool.leave()
-		never := sql.OpenDB(slowServer{takes: time.Hour})
-		defer never.Close()
-		c = clientOver(never, refused)
-		for range 100 {
-			if ask(c) == nil {
-				t.Fatal("a connection that takes an hour was there at once")
-			}
-		}
-		synctest.Wait()
-		if n := never.Stats().OpenConnections; n > maxLate {
-			t.Errorf("%d connections are being opened for requests that have given up, want %d at most", n, maxLate)
-		}
-		c.stop() // and all goroutines end, or this test does not
-		c.pool.leave()
-	})
 }
 
 // TestOwnAfterErrors: the connection of renewals stays when others were quicker to write, and is replaced when it has

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -20,20 +21,13 @@ const (
 
 // String returns "postgres", "mysql" or "sqlite".
 func (d Dialect) String() string {
-	switch d {
-	case Postgres:
-		return "postgres"
-	case MySQL:
-		return "mysql"
-	case SQLite:
-		return "sqlite"
-	}
-	return "unknown dialect"
+	return cmp.Or(grammars[d].name, "unknown dialect")
 }
 
 // grammar is what the dialects write differently. Queries are written as for PostgreSQL, with {words} that stand
 // for these.
 type grammar struct {
+	name string
 	// now is the time in microseconds since 1970 by the server's clock, read anew at each evaluation: a statement
 	// that has waited for a row must not judge by the time at which it began.
 	now string
@@ -51,17 +45,17 @@ const hostTime = "$0"
 
 var grammars = map[Dialect]grammar{
 	Postgres: {
-		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
+		name: "postgres", now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		max: "greatest", orIgnore: "ON CONFLICT (name) DO NOTHING",
 		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", forUpdate: "FOR UPDATE", found: placeColumns, joined: "p ON 1 = 1",
 	},
 	MySQL: {
-		now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
+		name: "mysql", now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
 		orReplace: "ON DUPLICATE KEY UPDATE", primary: primaryMySQL, forUpdate: "FOR UPDATE",
 		found: foundMySQL, joined: joinedMySQL,
 	},
 	SQLite: {
-		now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
+		name: "sqlite", now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
 		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", found: placeColumns, joined: "p ON 1 = 1",
 	},
 }
@@ -102,20 +96,20 @@ type query struct {
 }
 
 // words replaces the {words} of a statement by the dialect's own.
-func (d Dialect) words(text string, tables tables) string {
+func (d Dialect) words(text, prefix string) string {
 	g := grammars[d]
 	text = strings.NewReplacer("{found}", g.found, "{joined}", g.joined).Replace(text)
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
 		"{or replace}", g.orReplace, "{primary}", g.primary, "{for update}", g.forUpdate,
-		"{locks}", tables.locks, "{places}", tables.places, "{meta}", tables.meta,
+		"{locks}", prefix+"_locks", "{places}", prefix+"_places", "{meta}", prefix+"_meta",
 		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }
 
 // query translates a statement with placeholders $1 to $99.
-func (d Dialect) query(text string, tables tables) *query {
-	text = d.words(text, tables)
+func (d Dialect) query(text, prefix string) *query {
+	text = d.words(text, prefix)
 	if d == Postgres {
 		return &query{text: text}
 	}
@@ -123,10 +117,6 @@ func (d Dialect) query(text string, tables tables) *query {
 	var pieces []string
 	for {
 		before, after, found := strings.Cut(text, "$")
-		for found && strings.HasPrefix(after, ".") { // of a path in JSON
-			more, rest, again := strings.Cut(after, "$")
-			before, after, found = before+"$"+more, rest, again
-		}
 		pieces = append(pieces, before)
 		if !found {
 			break
@@ -143,17 +133,8 @@ func (d Dialect) query(text string, tables tables) *query {
 	return q
 }
 
-// bound returns the statement with its arguments, of which one without placeholders gets none.
+// bound returns the statement with its arguments in the order of the placeholders. One without placeholders gets none.
 func (q *query) bound(args ...any) Statement {
-	if q.args == nil && !strings.Contains(q.text, "$1") {
-		args = nil
-	}
-	text, args := q.bind(args)
-	return Statement{Text: text, Args: args}
-}
-
-// bind returns the statement's text, and its arguments in the order of the placeholders.
-func (q *query) bind(args []any) (string, []any) {
 	switch {
 	case q.pieces != nil:
 		var b strings.Builder
@@ -162,9 +143,9 @@ func (q *query) bind(args []any) (string, []any) {
 			b.WriteString(literal(args[n-1]))
 		}
 		b.WriteString(q.pieces[len(q.args)])
-		return b.String(), nil
-	case q.args == nil:
-		return q.text, args
+		return Statement{Text: b.String()}
+	case q.args == nil && strings.Contains(q.text, "$1"):
+		return Statement{Text: q.text, Args: args}
 	}
 	bound := make([]any, 0, len(q.args))
 	now := any(nil)
@@ -178,7 +159,7 @@ func (q *query) bind(args []any) (string, []any) {
 		}
 		bound = append(bound, now)
 	}
-	return q.text, bound
+	return Statement{Text: q.text, Args: bound}
 }
 
 // literal returns an argument as MySQL's SQL, of ASCII letters, digits and quotes only. Text is a number of
@@ -194,11 +175,4 @@ func literal(arg any) string {
 		return strconv.FormatInt(arg, 10)
 	}
 	panic(fmt.Sprintf("sqllock: an argument of type %T", arg))
-}
-
-// tables are the names of the tables.
-type tables struct{ locks, places, meta string }
-
-func tablesOf(prefix string) tables {
-	return tables{prefix + "_locks", prefix + "_places", prefix + "_meta"}
 }

@@ -21,9 +21,9 @@
 // release that hands over is one statement too.
 //
 // PostgreSQL tells the waiter by NOTIFY; all drivers of a process listen on one connection. In MariaDB and MySQL a
-// waiter blocks in GET_LOCK until the client before it lets go: see bells. Elsewhere, and where a pooler swallows
-// notifications, each client polls: one statement asks for all its waiters, less often the longer nothing changes
-// and the more others are ahead. Watches are polled for in all databases.
+// waiter blocks in GET_LOCK until the client before it lets go: see bells. Elsewhere, and behind a pooler, each client
+// polls: one statement asks for all its waiters, less often the longer nothing changes and the more others are ahead.
+// Watches are polled for in all databases.
 //
 // # Connections
 //
@@ -32,6 +32,9 @@
 // while the application has all others. It is given back when the last driver is closed. Allow the pool two
 // connections or more: a pool of SetMaxOpenConns(1) has none to spare, and renewals wait for the statement that is
 // under way, and for the application.
+//
+// Opening a connection ends with the context of the request that needs it, so let a context last longer than that
+// takes.
 //
 // A connection that is in a transaction after a request is closed, and the request fails: a hold that is not
 // committed is never reported as held. An application that gives a connection back in the middle of a transaction

@@ -40,12 +40,13 @@ var always = driver.CommonFaults(map[driver.Fault]driver.Verdict{
 	},
 })
 
+const lastToken = "The last token of each name, in its row until an hour after its last use, and the "
+
 // guarantees are those of a server of which nothing is known but its dialect.
 var guarantees = map[Dialect]driver.Guarantees{
 	Postgres: {
 		Summary: "The tables and the wall clock of one PostgreSQL server, as durable as its commits.",
-		Tokens: "The last token of each name, in its row until an hour after its last use, and the server's " +
-			"wall clock in microseconds.",
+		Tokens:  lastToken + "server's wall clock in microseconds.",
 		Faults: with(map[driver.Fault]driver.Verdict{
 			driver.Failover: {
 				Exclusion: driver.Breaks, Tokens: driver.Breaks,
@@ -57,14 +58,12 @@ var guarantees = map[Dialect]driver.Guarantees{
 	},
 	MySQL: {
 		Summary: "InnoDB tables and the wall clock of one MariaDB or MySQL 8 server, as durable as its commits.",
-		Tokens: "The last token of each name, in its row until an hour after its last use, and the server's " +
-			"wall clock in microseconds.",
-		Faults: always,
+		Tokens:  lastToken + "server's wall clock in microseconds.",
+		Faults:  always,
 	},
 	SQLite: {
 		Summary: "One file on a local disk, SQLite's locks on it, and the host's wall clock.",
-		Tokens: "The last token of each name, in its row until an hour after its last use, and the host's " +
-			"wall clock in microseconds.",
+		Tokens:  lastToken + "host's wall clock in microseconds.",
 		Faults: with(map[driver.Fault]driver.Verdict{
 			driver.Partition: {Exclusion: driver.Impossible, Tokens: driver.Impossible, Note: "the file is on the holder's host"},
 			driver.StorePause: {

@@ -14,17 +14,19 @@ type Library struct {
 	// Failure judges an error of a statement. Required.
 	Failure func(error) Failure
 
-	// Listen subscribes to a channel that it chooses, also on behalf of other drivers of this process, and returns
-	// when the server has confirmed. Until stop has returned it calls receive with each notification, one at a
-	// time; receive does not block.
+	// Learn completes the library by what a connection of the pool shows, when the driver is opened. nil: there is
+	// nothing to learn.
+	Learn func(ctx context.Context, conn *sql.Conn, library *Library) error
+
+	// Listen subscribes to a channel that it chooses, over a connection of its own, and returns at once. Until stop
+	// has returned it calls receive with each notification, one at a time; receive does not block.
 	//
-	// Listen uses a connection of its own, not one of the pool. When that is lost, Listen subscribes until it
-	// succeeds, and then calls receive with "", because notifications may have been lost. If Listen does not
-	// succeed at once, it first calls receive with "lost " and the reason, once: the driver polls until the call
-	// with "".
+	// When Listen has subscribed, and each time that it has done so again, it calls receive with "", because
+	// notifications may have been lost before. If it cannot, it calls receive with "lost " and the reason, once: the
+	// driver polls until the call with "".
 	//
 	// For PostgreSQL; nil: waiters poll.
-	Listen func(ctx context.Context, receive func(payload string)) (channel string, stop func(), err error)
+	Listen func(receive func(payload string)) (channel string, stop func())
 
 	// Together runs two or more statements one after the other on a connection, in one round trip, and returns the
 	// first error. nil: each is a round trip.
@@ -34,8 +36,11 @@ type Library struct {
 	// how to send it. nil: none.
 	Before []any
 
-	// Stats returns what db.Stats does of the pool that has the connections, if that is another one below db. It is
-	// the same for all drivers over db. nil: db.Stats.
+	// Pool is what has the connections, if that is another pool below db. Drivers over the same one share the
+	// connection of renewals. nil: db.
+	Pool any
+
+	// Stats returns what db.Stats does, of Pool. nil: db.Stats.
 	Stats func() sql.DBStats
 
 	// Demoted reports whether the server that a connection leads to takes no writes, as far as the server tells
@@ -50,8 +55,12 @@ type Library struct {
 	// database/sql does.
 	Leave func(conn *sql.Conn)
 
-	// Close is called when the driver is closed, or could not be made. nil: the pool stays open, it is the
-	// caller's.
+	// Idle is how many idle connections db keeps: they are closed when one leads to a server that takes no writes. 0:
+	// they are the caller's.
+	Idle int
+
+	// Close closes db. It is called when the last driver over the pool is closed, or could not be made. nil: the
+	// pool stays open, it is the caller's.
 	Close func() error
 }
 
@@ -86,9 +95,32 @@ type Statement struct {
 	done func() // called after the last row
 }
 
+// Rows are the rows of a statement's result: *sql.Rows, and what is like them.
+type Rows interface {
+	Next() bool
+	Scan(into ...any) error
+	Err() error
+}
+
+// Read takes the result of a statement that has Into or Each.
+func (s *Statement) Read(rows Rows) error {
+	n, each := 0, s.Each
+	if s.Into != nil {
+		each = func(scan func(...any) error) error { return scan(s.Into...) }
+	}
+	for ; rows.Next(); n++ {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil || n > 0 || s.Into == nil {
+		return err
+	}
+	return sql.ErrNoRows
+}
+
 // together runs statements one after the other, in one round trip where the library can.
 func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) (err error) {
-	ctx = c.statementContext(ctx)
 	if c.library.Together != nil && len(statements) > 1 {
 		err = c.library.Together(ctx, conn, statements)
 	} else {
@@ -109,21 +141,13 @@ func (c *client) runOne(ctx context.Context, conn *sql.Conn, s *Statement) error
 	if len(c.library.Before) > 0 {
 		args = slices.Concat(c.library.Before, args)
 	}
-	switch {
-	case s.Each != nil:
+	if s.Into != nil || s.Each != nil {
 		rows, err := conn.QueryContext(ctx, s.Text, args...)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		for rows.Next() {
-			if err := s.Each(rows.Scan); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	case s.Into != nil:
-		return conn.QueryRowContext(ctx, s.Text, args...).Scan(s.Into...)
+		return s.Read(rows)
 	}
 	result, err := conn.ExecContext(ctx, s.Text, args...)
 	if err == nil && s.Changed != nil {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,11 +53,7 @@ func ParseURL(u *url.URL, others bool) (prefix string, theirs url.Values, err er
 		err = CheckPrefix(prefix)
 	}
 	theirs = u.Query()
-	for key := range theirs {
-		if strings.HasPrefix(key, "hf.") {
-			theirs.Del(key)
-		}
-	}
+	theirs.Del("hf.tables")
 	return prefix, theirs, err
 }
 
@@ -78,11 +73,11 @@ type client struct {
 
 	mu          sync.Mutex
 	interrupted bool               // notifications do not arrive at present
+	lost        bool               // and the log says so
 	waiters     map[string]*waiter // by owner
-	requests    requestLog
-	tombstones  record.Tombstones // of withdrawn owners, all of whose requests had been answered
-	polling     bool              // the poller is at work
-	newcomer    chan struct{}     // one value: the poller has more to poll for
+	tombstones  record.Tombstones  // of withdrawn owners, all of whose requests had been answered
+	polling     bool               // the poller is at work
+	newcomer    chan struct{}      // one value: the poller has more to poll for
 	losses      chan driver.Loss
 	life        context.Context // of the client's own work, which ends with it
 	stop        func()          // ends it
@@ -101,14 +96,10 @@ func (e *OpenError) Unwrap() error { return e.Err }
 // New returns a driver over a pool. It makes first contact: it creates the tables unless they are there, reads
 // which store this is and, in PostgreSQL, listens. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (driver.Driver, error) {
-	p := joinPool(db, library.Stats)
+	p := joinPool(db, library)
 	c, err := newClient(ctx, p, dialect, library, o)
 	if err != nil {
-		p.leave()
-		if library.Close != nil {
-			err = errors.Join(err, library.Close())
-		}
-		return nil, ctxerr.Of(ctx, err)
+		return nil, ctxerr.Of(ctx, errors.Join(err, p.leave()))
 	}
 	c.working.Go(c.cleanLoop)
 	return c, nil
@@ -141,7 +132,16 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		c.log = slog.Default()
 	}
 	c.bells = newBells(c)
-	meta, err := c.open(ctx, prefix, o.Poll)
+	var meta meta
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		if library.Learn == nil {
+			return nil
+		}
+		return library.Learn(ctx, conn, &c.library)
+	})
+	if err == nil {
+		meta, err = c.open(ctx, prefix, o.Poll)
+	}
 	if err == nil {
 		err = c.fixSchema(ctx, prefix)
 	}
@@ -158,8 +158,13 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
 			"store", c.caps.Store)
 	}
-	if dialect == Postgres && library.Listen != nil {
-		return c, c.listen(ctx)
+	switch {
+	case c.library.Listen != nil:
+		c.interrupted = true // until it has subscribed
+		c.channel, c.unsubscribe = c.library.Listen(c.receive)
+	case dialect == Postgres:
+		c.log.Warn("holdfast: PostgreSQL's notifications do not arrive through a pooler, so waiters poll", "store", c.caps.Store)
+		c.caps.Guarantees.Summary += " Notifications do not arrive on this connection: waiters poll."
 	}
 	return c, nil
 }
@@ -175,11 +180,8 @@ type meta struct {
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
-		if _, err := c.request(ctx, reading, func(context.Context, *sql.Conn) error { return nil }); err != nil {
-			return meta{}, err // there is no database to create them in
-		}
 		for _, text := range c.dialect.creation(prefix) {
-			if err := c.run(ctx, &query{text: text}); err != nil {
+			if err := c.run(ctx, Statement{Text: text}); err != nil {
 				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
@@ -188,7 +190,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 	if len(values) < 3 {
 		at := cmp.Or(poll, driver.DefaultPoll)
 		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
-			if err := c.run(ctx, c.statements.query(writeMetaText), pair[:]...); err != nil {
+			if err := c.run(ctx, c.statements.bound(writeMetaText, pair[:]...)); err != nil {
 				return meta{}, err
 			}
 		}
@@ -203,7 +205,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 	case values["version"] != schemaVersion:
 		return m, fmt.Errorf("the tables are of version %q; this program knows %s", values["version"], schemaVersion)
 	case err != nil || us < 1000 || m.store == "":
-		return m, fmt.Errorf("table %s is damaged: it says that the poll is %q", c.statements.tables.meta, values["poll"])
+		return m, fmt.Errorf("table %s_meta is damaged: it says that the poll is %q", c.statements.prefix, values["poll"])
 	case poll != 0 && poll != m.poll:
 		return m, fmt.Errorf("poll %v: this store's is %v, fixed when its tables were made", poll, m.poll)
 	}
@@ -211,10 +213,9 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 }
 
 // run runs a statement as a request.
-func (c *client) run(ctx context.Context, q *query, args ...any) error {
+func (c *client) run(ctx context.Context, s Statement) error {
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := c.exec(ctx, conn, q, args...)
-		return err
+		return c.together(ctx, conn, []Statement{s})
 	})
 	return err
 }
@@ -223,7 +224,7 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
-		return c.scan(ctx, conn, c.statements.query(readMetaText), nil, func(scan func(...any) error) error {
+		return c.scan(ctx, conn, c.statements.bound(readMetaText), func(scan func(...any) error) error {
 			var name, value string
 			err := scan(&name, &value)
 			values[name] = value
@@ -231,55 +232,6 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 		})
 	})
 	return values, err
-}
-
-// listen subscribes to a channel, and makes sure that notifications of the pool's connections arrive there: a
-// pooler may swallow them.
-func (c *client) listen(ctx context.Context) error {
-	hello := "hello " + rand.Text()
-	arrived := make(chan struct{}, 1)
-	channel, stop, err := c.library.Listen(ctx, func(payload string) {
-		if payload == hello {
-			select {
-			case arrived <- struct{}{}:
-			default:
-			}
-			return
-		}
-		c.receive(payload)
-	})
-	if err == nil {
-		if err = cmp.Or(c.greet(ctx, channel, hello, arrived), ctx.Err()); err != nil {
-			stop()
-		}
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c.log.Warn("holdfast: PostgreSQL's notifications do not arrive, so waiters poll", "store", c.caps.Store, "error", err)
-		c.caps.Guarantees.Summary += " Notifications do not arrive on this connection: waiters poll."
-		return nil
-	}
-	c.channel, c.unsubscribe = channel, stop
-	return nil
-}
-
-// greetTimeout is how long the notification may take that tells whether any arrive.
-const greetTimeout = time.Second
-
-func (c *client) greet(ctx context.Context, channel, hello string, arrived <-chan struct{}) error {
-	if err := c.run(ctx, c.statements.query(notifyText), channel, hello); err != nil {
-		return err
-	}
-	select {
-	case <-arrived:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(greetTimeout):
-		return errors.New("a notification did not arrive: a pooler that gives each transaction another connection swallows them")
-	}
 }
 
 // Caps implements driver.Driver.
@@ -308,9 +260,5 @@ func (c *client) Close() error {
 	}
 	c.working.Wait()
 	c.bells.close()
-	c.pool.leave()
-	if c.library.Close != nil {
-		return c.library.Close()
-	}
-	return nil
+	return c.pool.leave()
 }

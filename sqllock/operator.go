@@ -67,8 +67,7 @@ func (c *client) page(ctx context.Context, last, prefix string) (names []string,
 	end := prefix + strings.Repeat("\U0010FFFF", driver.MaxName/4)
 	_, err = c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		names, page = nil, nil
-		args := []any{last, prefix, end, pageSize}
-		return c.scan(ctx, conn, c.statements.query(usedText), args, func(scan func(...any) error) error {
+		return c.scan(ctx, conn, c.statements.bound(usedText, last, prefix, end, pageSize), func(scan func(...any) error) error {
 			var name string
 			var p placeRow
 			s := &snapshot{}

@@ -131,8 +131,7 @@ func (c *client) poll(ctx context.Context, conn *sql.Conn, waiters []*waiter) er
 			all, names, owners = append(all, a), append(names, a.name), append(owners, a.owner)
 		}
 		ahead := map[[2]string]int{}
-		q, args := c.statements.list(queuedText, names, owners)
-		if err := c.scan(ctx, conn, q, args, func(scan func(...any) error) error {
+		if err := c.scan(ctx, conn, c.statements.list(queuedText, names, owners), func(scan func(...any) error) error {
 			var key [2]string
 			var n int
 			err := scan(&key[0], &key[1], &n)

@@ -51,8 +51,7 @@ func (c *client) renewMany(
 		if len(names) == 0 {
 			return false, nil
 		}
-		q, args := c.statements.list(renewText, names, owners)
-		n, err := c.exec(ctx, conn, q, args...)
+		n, err := c.exec(ctx, conn, c.statements.list(renewText, names, owners))
 		return n == int64(len(which)), err
 	}
 	return c.batch(ctx, renewing, grants, which, errs, plain, func(a *change, g *driver.Grant) error { return a.renew(g, sent) })

@@ -90,7 +90,7 @@ func (d Dialect) Schema(prefix string) string {
 	if words == nil {
 		panic("sqllock: " + d.String())
 	}
-	return d.words(words.Replace(schemaText), tablesOf(prefix)) + "\n"
+	return d.words(words.Replace(schemaText), prefix) + "\n"
 }
 
 // creation returns the statements that create the tables, one by one.
@@ -117,7 +117,7 @@ func onlyOne(prefix string) string {
 	if strings.Contains(prefix, ".") {
 		return ""
 	}
-	meta := tablesOf(prefix).meta
+	meta := prefix + "_meta"
 	return fmt.Sprintf(`IF to_regclass('%[1]s') IS NULL AND EXISTS (SELECT 1 FROM %[2]s) THEN
  RAISE EXCEPTION 'schema %% has the table %[1]s already, and this role does not find it by its search_path:'
  ' name the schema of the store, by hf.tables=SCHEMA.%[3]s', (SELECT min(n.nspname) FROM %[2]s);
@@ -134,54 +134,26 @@ func withTable(name string) string {
 // fixSchema finds out in which schema of PostgreSQL, or in which database of MySQL, the tables are, and names it in
 // all statements. If the role's search_path changes, or an application says USE on a connection of the pool, the
 // connection would lead to other tables.
-func (c *client) fixSchema(ctx context.Context, prefix string) (err error) {
-	if strings.Contains(prefix, ".") {
+func (c *client) fixSchema(ctx context.Context, prefix string) error {
+	text, quote := "SELECT COALESCE(DATABASE(), '')", "`"
+	if c.dialect == Postgres {
+		text, quote = "SELECT COALESCE(max(n.nspname), '') FROM "+withTable(prefix+"_meta")+" AND pg_catalog.pg_table_is_visible(c.oid)", `"`
+	}
+	if c.dialect == SQLite || strings.Contains(prefix, ".") {
 		return nil
 	}
-	schema, quote := "", ""
-	switch c.dialect {
-	case Postgres:
-		quote = `"`
-		schema, err = c.schemaPostgres(ctx, prefix)
-	case MySQL:
-		quote = "`"
-		_, err = c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-			return conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&schema)
-		})
-	}
+	var schema string // "": the tables are temporary, or views
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		q := c.statements.bound(text)
+		q.Into = []any{&schema}
+		return c.together(ctx, conn, []Statement{q})
+	})
 	if err != nil || schema == "" || strings.Contains(schema, "$") { // $ begins placeholders
 		return err
 	}
 	name := quote + strings.ReplaceAll(schema, quote, quote+quote) + quote
 	c.statements = newStatements(c.dialect, name+"."+prefix)
 	return nil
-}
-
-// schemaPostgres returns the schema in which a role finds the tables, and tells of tables of the same name in other
-// schemas. "": the tables are temporary, or views.
-func (c *client) schemaPostgres(ctx context.Context, prefix string) (ours string, err error) {
-	q := c.statements.query("SELECT n.nspname, pg_catalog.pg_table_is_visible(c.oid) FROM " +
-		withTable(tablesOf(prefix).meta) + " ORDER BY n.nspname")
-	var others []string
-	_, err = c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		ours, others = "", nil
-		return c.scan(ctx, conn, q, nil, func(scan func(...any) error) error {
-			var schema string
-			var visible bool
-			err := scan(&schema, &visible)
-			if visible {
-				ours = schema
-			} else {
-				others = append(others, schema)
-			}
-			return err
-		})
-	})
-	if err == nil && len(others) > 0 {
-		c.log.Warn("holdfast: other schemas have tables of the same name, which are stores of their own:"+
-			" name the schema in the URL, by hf.tables=SCHEMA."+prefix, "used", ours, "others", others)
-	}
-	return ours, err
 }
 
 // creationLock is the key of PostgreSQL's advisory lock for creating the tables.

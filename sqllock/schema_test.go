@@ -27,11 +27,12 @@ func TestQuery(t *testing.T) {
 	for dialect, want := range map[Dialect]string{
 		Postgres: "greatest($2, $1) $10 $2 p_locks", MySQL: "GREATEST(?, ?) ? ? p_locks", SQLite: "max(?, ?) ? ? p_locks",
 	} {
-		q := dialect.query(text, tablesOf("p"))
+		q := dialect.query(text, "p")
 		if q.text != want {
 			t.Errorf("%v: %q, want %q", dialect, q.text, want)
 		}
-		text, bound := q.bind(args)
+		s := q.bound(args...)
+		text, bound := s.Text, s.Args
 		switch dialect {
 		case SQLite:
 			args := []any{"2", "1", "10", "2"}
@@ -44,17 +45,17 @@ func TestQuery(t *testing.T) {
 			}
 		}
 	}
-	q := SQLite.query("{now} $1 {now}", tablesOf("p"))
-	_, bound := q.bind([]any{"x"})
+	q := SQLite.query("{now} $1 {now}", "p")
+	bound := q.bound("x").Args
 	if bound[0] != bound[2] || bound[1] != "x" || bound[0].(int64) < 1e15 {
 		t.Errorf("the host's time is bound as %v", bound)
 	}
 }
 
 func TestLists(t *testing.T) {
-	s := newStatements(MySQL, "p")
-	q, args := s.list("{names};{owners}", []string{"a", "b", "c"}, []string{"x", "y", "z"})
-	if q.text != "?, ?, ?, ?;?, ?, ?, ?" || !reflect.DeepEqual(args, []any{"a", "b", "c", "c", "x", "y", "z", "z"}) {
-		t.Errorf("%q, %v", q.text, args)
+	s := newStatements(SQLite, "p")
+	q := s.list("{names};{owners}", []string{"a", "b", "c"}, []string{"x", "y", "z"})
+	if q.Text != "?, ?, ?, ?;?, ?, ?, ?" || !reflect.DeepEqual(q.Args, []any{"a", "b", "c", "c", "x", "y", "z", "z"}) {
+		t.Errorf("%q, %v", q.Text, q.Args)
 	}
 }

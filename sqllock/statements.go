@@ -12,7 +12,7 @@ import (
 // row whose crowd says its kind. Rows are locked in the order of names, and places after the row. See step.
 type statements struct {
 	dialect Dialect
-	tables  tables
+	prefix  string // of the tables' names
 
 	mu         sync.Mutex
 	translated map[string]*query // by the texts below
@@ -94,17 +94,6 @@ const (
 	freeColumns = "version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
 	plainHold   = "name = $1 AND owner = $2 AND extra = '' AND expires > {now}"
 	freeMySQL   = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
-	// Hands such a hold over to the first place, in one text. The row is locked before the place is read.
-	nextMySQL = "SELECT owner, tokens, ends, request INTO @holdfast_owner, @holdfast_tokens, @holdfast_ends, @holdfast_request" +
-		" FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1"
-	ttlMySQL  = "CAST(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.l') AS SIGNED)"
-	passMySQL = "UPDATE {locks} SET version = {max}(version + 1, {now}), token = {max}(token + 1, {now}), owner = @holdfast_owner, client = ''," +
-		" ttl = " + ttlMySQL + ", delay = COALESCE(CAST(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.d') AS SIGNED), 0)," +
-		" note = COALESCE(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(@holdfast_request USING utf8mb4), '$.n')), '')," +
-		" taken = {now}, expires = {now} + LEAST(GREATEST(@holdfast_ends - {now}, $3 DIV 2), 2 * $3, " + ttlMySQL + ")" +
-		" WHERE " + plainHold + " AND crowd = 1 AND @holdfast_owner <> $2 AND @holdfast_tokens <= 1 AND @holdfast_ends >= {now}" +
-		` AND LOCATE('"m":', @holdfast_request) = 0 AND LOCATE('"i":', @holdfast_request) = 0 {primary}`
-	takenMySQL = "DELETE FROM {places} WHERE name = $1 AND owner = @holdfast_owner AND @holdfast_done = 1"
 	// Ends such a hold, or hands it over to the first place and tells that client, with the poll $3. It reports
 	// whether it has done one of the two. Its snapshot may be older than its lock: then it may see too few places,
 	// changes nothing because crowd is not 0, and a step follows. A hand-over is as record.Record's: see
@@ -181,33 +170,27 @@ var (
 	}
 	commitTexts   = map[Dialect][]string{Postgres: {"COMMIT"}, MySQL: {commitMySQL, restoreMySQL}, SQLite: {"COMMIT"}}
 	rollbackTexts = map[Dialect][]string{Postgres: {"ROLLBACK"}, MySQL: {rollbackMySQL, restoreMySQL}, SQLite: {"ROLLBACK"}}
-	passTexts     = map[Dialect][]string{
-		MySQL: {"SET @holdfast_owner = NULL", "BEGIN", lockMySQL, nextMySQL, passMySQL, "SET @holdfast_done = ROW_COUNT()", takenMySQL, commitMySQL},
-	}
-	joinTexts = map[Dialect][]string{
+	joinTexts     = map[Dialect][]string{
 		Postgres: {beginPostgres, stopPostgres + ", set_config('synchronous_commit', 'off', true)", joinPostgres, "COMMIT"},
 		MySQL:    {stopMySQL, forgetMySQL, "BEGIN", crowdMySQL, joinMySQL, commitMySQL, restoreMySQL},
 	}
 )
 
 func newStatements(d Dialect, prefix string) *statements {
-	return &statements{dialect: d, tables: tablesOf(prefix), translated: map[string]*query{}}
+	return &statements{dialect: d, prefix: prefix, translated: map[string]*query{}}
 }
 
-// query translates a statement, the first time.
-func (s *statements) query(text string) *query {
+// bound returns a statement with its arguments. It is translated the first time.
+func (s *statements) bound(text string, args ...any) Statement {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	q := s.translated[text]
 	if q == nil {
-		q = s.dialect.query(text, s.tables)
+		q = s.dialect.query(text, s.prefix)
 		s.translated[text] = q
 	}
-	return q
+	s.mu.Unlock()
+	return q.bound(args...)
 }
-
-// bound returns a statement with its arguments.
-func (s *statements) bound(text string, args ...any) Statement { return s.query(text).bound(args...) }
 
 // all returns the dialect's statements of some texts with their arguments, of which those without placeholders get
 // none.
@@ -218,14 +201,14 @@ func (s *statements) all(texts map[Dialect][]string, args ...any) (all []Stateme
 	return all
 }
 
-// list returns a statement over lists of names and owners, and its arguments. The lists are filled up to a power of
+// list returns a statement over lists of names and owners. The lists are filled up to a power of
 // two with their last items, so there are few different statements.
-func (s *statements) list(text string, names, owners []string) (*query, []any) {
+func (s *statements) list(text string, names, owners []string) Statement {
 	size := 1
 	for size < len(names) {
 		size *= 2
 	}
-	q := s.query(strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text))
+	text = strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text)
 	var args []any
 	for _, items := range [][]string{names, owners} {
 		for i := range size {
@@ -234,17 +217,14 @@ func (s *statements) list(text string, names, owners []string) (*query, []any) {
 			}
 		}
 	}
-	return q, args
+	return s.bound(text, args...)
 }
 
 // placeholders returns n placeholders from one on.
 func placeholders(first, n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("$" + strconv.Itoa(first+i))
+	all := make([]string, n)
+	for i := range all {
+		all[i] = "$" + strconv.Itoa(first+i)
 	}
-	return b.String()
+	return strings.Join(all, ", ")
 }

@@ -182,11 +182,6 @@ func (c *client) peekOrStep(ctx context.Context, conn *sql.Conn, name string, l 
 // step lets f decide on a name, and writes what changes. Then are statements that follow the commit in the same
 // round trip. f may be called again.
 func (c *client) step(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change), then ...Statement) error {
-	leave, err := c.lineUp(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	a, err := c.lockAndDecide(ctx, conn, name, l, f)
 	if err == nil {
 		err = c.write(ctx, conn, a, then)
@@ -280,11 +275,6 @@ func (c *client) rollBack(ctx context.Context, conn *sql.Conn, err error) error 
 // stepRows lets f decide on some names in one transaction, by their rows only. It returns the names on which f was
 // not called, or at which places have to be read: they are not changed.
 func (c *client) stepRows(ctx context.Context, conn *sql.Conn, names []string, f func(*change)) (left []string, err error) {
-	leave, err := c.lineUp(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	rows, err := c.lockRows(ctx, conn, names)
 	var all []Statement
 	for _, name := range names {
@@ -322,8 +312,7 @@ func (c *client) lockRows(ctx context.Context, conn *sql.Conn, names []string) (
 		return nil, err
 	}
 	rows, now := map[string]*snapshot{}, int64(0)
-	q, args := c.statements.list(lockRowsText, names, nil)
-	lock, clock := q.bound(args...), c.statements.bound(nowText)
+	lock, clock := c.statements.list(lockRowsText, names, nil), c.statements.bound(nowText)
 	lock.Each = func(scan func(...any) error) error {
 		var name string
 		s := &snapshot{}

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -11,32 +10,19 @@ import (
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c.mu.Lock()
-	err := c.sendLocked(req.Owner)
-	c.mu.Unlock()
-	if err != nil {
-		return driver.Grant{Request: req}, err
-	}
-	g, err := c.ask(ctx, req, nil, c.clock.Now())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
-	return g, err
-}
-
-// sendLocked notes that a request of the owner is under way, or returns an error if the owner has been withdrawn.
-func (c *client) sendLocked(owner string) error {
-	err := c.tombstones.Get(owner, c.clock.Now())
-	if err == nil {
-		c.requests.sent(owner)
-	}
-	return err
+	return c.ask(ctx, req, nil, c.clock.Now())
 }
 
 // ask takes the hold or, for a waiter, a place. At a name that nobody uses it first tries the one statement that
 // takes it; at one for which others wait it takes the place, or confirms it, beside the name's row. Sent is read before
 // anything is sent (P1).
 func (c *client) ask(ctx context.Context, req driver.Request, w *waiter, sent driver.Instant) (driver.Grant, error) {
+	c.mu.Lock()
+	err := c.tombstones.Get(req.Owner, sent)
+	c.mu.Unlock()
+	if err != nil {
+		return driver.Grant{Request: req}, err
+	}
 	stored := req
 	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
 	var g driver.Grant
@@ -124,11 +110,6 @@ func (c *client) enter(
 	var all []Statement
 	switch {
 	case placed:
-		leave, err := c.lineUp(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer leave()
 		all = []Statement{c.statements.bound(confirmText[c.dialect], args...)}
 	case c.dialect == SQLite:
 		return false, nil
@@ -153,7 +134,7 @@ func (c *client) enter(
 // key: statements that remove several lock rows in orders that differ.
 func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find string, args ...any) error {
 	var places [][2]string
-	if err := c.scan(ctx, conn, c.statements.query(find), args, func(scan func(...any) error) error {
+	if err := c.scan(ctx, conn, c.statements.bound(find, args...), func(scan func(...any) error) error {
 		var p [2]string
 		err := scan(&p[0], &p[1])
 		places = append(places, p)
@@ -162,7 +143,7 @@ func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find string, a
 		return err
 	}
 	for _, p := range places {
-		if _, err := c.exec(ctx, conn, c.statements.query(removeOverText), p[0], p[1]); err != nil {
+		if _, err := c.exec(ctx, conn, c.statements.bound(removeOverText, p[0], p[1])); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ type waiter struct {
 	request driver.Request
 	placed  bool           // the store has said that it is queued
 	sent    driver.Instant // the sending of the last request that was answered so
+	asking  int            // calls of Enqueue
+	unknown bool           // the answer to one was lost: its request may be under way
 	// woken has the grant of a hand-off, or one without token when it is worth asking again.
 	woken chan driver.Grant
 	pollState
@@ -21,30 +23,25 @@ type waiter struct {
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	w, err := c.expect(req) // before the place is: a grant may come at once (P7)
-	if err != nil {
-		return driver.Grant{Request: req}, err
-	}
+	w := c.expect(req) // before the place is: a grant may come at once (P7)
 	sent := c.clock.Now()
 	c.bells.raise(ctx, &req) // likewise: the next one may listen at once
 	g, err := c.ask(ctx, req, w, sent)
 	held, queued := err.(*driver.HeldError)
-	useless := false
-	defer func() {
-		if useless {
-			c.bells.lower(ctx, req.Owner)
-		}
-	}()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
+	w.asking--
+	w.unknown = w.unknown || errors.Is(err, driver.ErrUncertain)
 	if w.placed = queued; queued {
 		w.sent = sent
 		w.moved(held.Ahead)
 	}
-	if !queued && c.requests.allAnswered(req.Owner) && c.waiters[req.Owner] == w {
+	over := !queued && w.answered() && c.waiters[req.Owner] == w
+	if over {
 		delete(c.waiters, req.Owner)
-		useless = err != nil
+	}
+	c.mu.Unlock()
+	if over && err != nil {
+		c.bells.lower(ctx, req.Owner)
 	}
 	return g, err
 }
@@ -79,26 +76,31 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// expect is sendLocked, and returns the waiter of the owner.
-func (c *client) expect(req driver.Request) (w *waiter, err error) {
+// answered reports whether no request of the owner can be under way to the store.
+func (w *waiter) answered() bool { return w.asking == 0 && !w.unknown }
+
+// expect returns the waiter of the owner, for which Enqueue is about to send a request.
+func (c *client) expect(req driver.Request) *waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.sendLocked(req.Owner); err != nil {
-		return nil, err
-	}
-	w = c.waiters[req.Owner]
+	w := c.waiters[req.Owner]
 	if w == nil {
 		w = &waiter{request: req, woken: make(chan driver.Grant, 1)}
 		c.waiters[req.Owner] = w
 	}
 	w.request = req // how many tokens it asks for may have changed
-	return w, nil
+	w.asking++
+	return w
 }
 
-func (c *client) forget(owner string) {
+// forget forgets the waiter of an owner. It reports whether there was one all of whose requests have been answered: none
+// is on its way to the store then, and this client's own tombstone is enough (P6). Rows with many tombstones are slow.
+func (c *client) forget(owner string) (answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	w := c.waiters[owner]
 	delete(c.waiters, owner)
+	return w != nil && w.answered()
 }
 
 // deliver tells this client's own waiters, once a step is committed, what it has handed over to them.
@@ -160,17 +162,15 @@ func (c *client) receive(message string) {
 }
 
 // setInterruptedLocked notes whether notifications arrive, and wakes all waiters: they ask, and then wait for
-// notifications again, or are polled for.
+// notifications again, or are polled for. It logs in a goroutine, because a log handler may block.
 func (c *client) setInterruptedLocked(interrupted bool, why string) {
-	if interrupted != c.interrupted {
-		// In a goroutine, because a log handler may block.
-		if c.interrupted = interrupted; interrupted {
-			go c.log.Warn("holdfast: PostgreSQL's notifications do not arrive any more, so waiters poll",
-				"store", c.caps.Store, "error", why)
-		} else {
-			go c.log.Info("holdfast: PostgreSQL's notifications arrive again", "store", c.caps.Store)
-		}
+	switch {
+	case interrupted && !c.lost:
+		go c.log.Warn("holdfast: PostgreSQL's notifications do not arrive, so waiters poll", "store", c.caps.Store, "error", why)
+	case !interrupted && c.lost:
+		go c.log.Info("holdfast: PostgreSQL's notifications arrive again", "store", c.caps.Store)
 	}
+	c.interrupted, c.lost = interrupted, interrupted
 	for _, w := range c.waiters {
 		w.wake(driver.Grant{})
 	}

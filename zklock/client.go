@@ -44,31 +44,21 @@ type client struct {
 // Caps implements driver.Driver.
 func (c *client) Caps() driver.Caps { return c.caps }
 
-// requestWithin bounds a call that has no deadline of its own.
+// requestWithin bounds each call. Close ends calls by ending their sessions.
 const requestWithin = 5 * time.Second
 
-// bounded is the context of one call, bounded in time. Close ends calls by ending their sessions.
-func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, requestWithin)
-}
-
-// retrying calls do again while a connection is lost, as the policy says, and ctx lasts; and once more if
-// nothing was sent because the session was found to be over: there is another then.
+// retrying calls do again, as the policy says and while ctx lasts, if a connection was lost, or if nothing was sent
+// because the session was found to be over: there is another then.
 func (c *client) retrying(ctx context.Context, do func() error) error {
 	begun := time.Now()
-	err := do()
-	if errors.Is(err, zk.ErrNotSent) && errors.Is(err, zk.ErrExpired) {
-		err = do()
-	}
 	for n := 0; ; n++ {
-		if !errors.Is(err, zk.ErrConnectionLoss) {
+		err := do()
+		if !errors.Is(err, zk.ErrConnectionLoss) && !(errors.Is(err, zk.ErrNotSent) && errors.Is(err, zk.ErrExpired)) {
 			return err
 		}
-		rest, again := c.retry(n, time.Since(begun))
-		if !again || !pause.Sleep(ctx, rest) {
+		if rest, again := c.retry(n, time.Since(begun)); !again || !pause.Sleep(ctx, rest) {
 			return err
 		}
-		err = do()
 	}
 }
 

@@ -64,12 +64,13 @@
 // where 2^31-1 is followed by -2^31. The fencing token is the node's czxid. The node's data is the note; a hold that
 // was downgraded has the writer's token in a second line, "token N".
 //
-// All holds of a client whose TTL and lock-delay need the same number of seconds are on one session, at the leader. One
-// write of the session's own node, PREFIX/.holdfast/sessions/ID, renews them all, and they are trusted from the sending
-// of the last write that was answered. A session lasts as long as the server admits: Caps.MinTTL is the least; a longer
-// TTL is granted as the longest, and a lock-delay for which there is no room is refused. Where the leader takes no
-// clients (leaderServes=no), or srvr is not in 4lw.commands.whitelist, any server will do, and Guarantees say what can
-// break then. New decides that: all servers must answer.
+// All holds of a client whose TTL and lock-delay need the same number of seconds are on one session, at the leader.
+// It stays open until the client is closed. One write of the session's own node, PREFIX/.holdfast/sessions/ID, renews
+// them all, and they are trusted from the sending of the last write that was answered. A session lasts as long as the
+// server admits: Caps.MinTTL is the least; a longer TTL is granted as the longest, and a lock-delay for which there
+// is no room is refused. Where the leader takes no clients (leaderServes=no), or srvr is not in
+// 4lw.commands.whitelist, any server will do, and Guarantees say what can break then. New decides that: all servers
+// must answer.
 //
 // PREFIX/.holdfast is a node that stays: its data tells this store from others (Caps.Store). A client needs three
 // connections at most for each session, two of which ask for a moment who leads.

@@ -31,9 +31,7 @@ type keeper struct {
 
 	// Guarded by the client's mutex.
 	trust  zksession.Trust
-	failed error          // why no server was found yet that opens the session
-	users  int            // owners, watches and calls that need it
-	unused driver.Instant // since when it has none
+	failed error // why no server was found yet that opens the session
 }
 
 // errOver says that a session has ended.
@@ -56,8 +54,8 @@ func (c *client) admit(ctx context.Context, r *driver.Request) (time.Duration, e
 	return max(c.caps.MinTTL, min(whole, longest)), cmp.Or(c.checkPermits(r), c.layout.checkName(r.Name), c.alive(ctx))
 }
 
-// acquireKeeper returns the keeper of this timeout for one user more. It opens a session if there is none.
-func (c *client) acquireKeeper(ctx context.Context, timeout time.Duration) (*keeper, error) {
+// keeperFor returns the keeper of this timeout. It opens a session if there is none.
+func (c *client) keeperFor(ctx context.Context, timeout time.Duration) (*keeper, error) {
 	for {
 		c.mu.Lock()
 		if c.isClosed {
@@ -71,63 +69,34 @@ func (c *client) acquireKeeper(ctx context.Context, timeout time.Duration) (*kee
 			c.keepers[timeout] = k
 			c.background.Go(k.open)
 		}
-		k.users++
 		c.mu.Unlock()
 		select {
 		case <-k.opened:
 		case <-ctx.Done():
-			defer k.leave()
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return nil, &ctxerr.Unanswered{Ended: ctx.Err(), Why: k.failed}
 		}
 		switch {
 		case k.err != nil:
-			k.leave()
 			return nil, k.err
 		case k.session.Err() == nil:
 			return k, nil
 		}
 		k.end(k.session.Err())
-		k.leave()
 	}
 }
 
-// anyKeeper returns a keeper for one user more: one that there is, or another.
+// anyKeeper returns a keeper that there is, or a new one.
 func (c *client) anyKeeper(ctx context.Context) (*keeper, error) {
 	c.mu.Lock()
 	timeout := max(c.caps.MinTTL, min(10*time.Second, c.longest))
-	for other, k := range c.keepers {
-		if k.isOpenLocked() {
-			timeout = other
-			break
-		}
+	for timeout = range c.keepers {
+		break
 	}
 	c.mu.Unlock()
-	return c.acquireKeeper(ctx, timeout)
+	return c.keeperFor(ctx, timeout)
 }
-
-func (k *keeper) isOpenLocked() bool {
-	select {
-	case <-k.opened:
-		return k.err == nil && !k.trust.Over
-	default:
-		return false
-	}
-}
-
-// leave ends one use of the keeper.
-func (k *keeper) leave() { k.c.locked(k.leaveLocked) }
-
-func (k *keeper) leaveLocked() {
-	if k.users--; k.users == 0 {
-		k.unused = k.c.clock.Now()
-		k.c.timer.Set(k.unused.Add(idleFor))
-	}
-}
-
-// idleFor is how long a session stays open that nobody uses.
-const idleFor = 30 * time.Second
 
 // open opens the session, and makes its own node.
 func (k *keeper) open() {
@@ -202,32 +171,26 @@ func (k *keeper) one(ctx context.Context, op zk.Op) (zk.Reply, error) {
 	return replies[0], replies[0].Err
 }
 
-// makeParents is how often missing parents are made for one request. The server removes those that are empty, each
-// minute or, if it is set up so, each few milliseconds.
-const makeParents = 20
-
-// createIn makes a node, whose directory is the last of dirs, and does the other operations, in one round
-// trip. It makes dirs before, for a name that this client has not used yet. If the node cannot be made for want of a
-// directory it makes all above too, and does the rest again.
-// Containers that are empty are removed by the server at any time. The first reply is that to create.
+// createIn makes a node in one of dirs and does the other operations, in one round trip. The first reply is that to
+// create. For a name that this client has not used yet createIn makes dirs before. If a directory is missing all the
+// same, it makes those above too, and does the rest again: the server removes empty directories at any time.
 func (k *keeper) createIn(ctx context.Context, dirs []string, create zk.Op, others ...zk.Op) ([]zk.Reply, error) {
 	var parents []zk.Op
 	if k.c.isNew(dirs[0]) {
-		parents = k.containers(dirs...)
+		for _, dir := range dirs {
+			parents = append(parents, zk.CreateContainer(dir, nil, k.c.acl))
+		}
 	}
-	for round := 0; ; round++ {
+	for {
 		replies, err := k.do(ctx, slices.Concat(parents, []zk.Op{create}, others)...)
 		made, replies := replies[:len(parents)], replies[len(parents):]
-		if err != nil || !errors.Is(replies[0].Err, zk.NoNode) || round == makeParents {
+		if err != nil || !errors.Is(replies[0].Err, zk.NoNode) {
 			return replies, err
 		}
 		if err := unmade(made); err != nil {
 			return nil, err
 		}
-		parents = nil
-		for _, dir := range dirs {
-			parents = append(parents, k.containers(levels(dir)...)...)
-		}
+		parents = k.containers(dirs...)
 	}
 }
 
@@ -238,16 +201,21 @@ func (c *client) isNew(dir string) bool {
 	if c.dirs[dir] {
 		return false
 	}
-	if c.dirs == nil || len(c.dirs) >= 4096 {
-		c.dirs = map[string]bool{}
+	if len(c.dirs) >= 4096 {
+		clear(c.dirs)
 	}
 	c.dirs[dir] = true
 	return true
 }
 
-func (k *keeper) containers(paths ...string) (ops []zk.Op) {
-	for _, path := range paths {
-		ops = append(ops, zk.CreateContainer(path, nil, k.c.acl))
+// containers makes directories and all above them.
+func (k *keeper) containers(dirs ...string) (ops []zk.Op) {
+	for _, dir := range dirs {
+		for i := 1; i <= len(dir); i++ {
+			if i == len(dir) || dir[i] == '/' {
+				ops = append(ops, zk.CreateContainer(dir[:i], nil, k.c.acl))
+			}
+		}
 	}
 	return ops
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,7 +90,7 @@ func (l *layout) checkName(name string) error {
 	if l.prefix == "" && (name == "zookeeper" || strings.HasPrefix(name, "zookeeper/")) {
 		return fmt.Errorf("name %q is below /zookeeper, which is ZooKeeper's own", name)
 	}
-	if last := lastElement(name); last != name && (last == locksDir || last == leasesDir) {
+	if last := path.Base(name); last != name && (last == locksDir || last == leasesDir) {
 		return fmt.Errorf("name %q ends in %q, which is a part of a semaphore in Curator's layout", name, last)
 	}
 	for element := range strings.SplitSeq(name, "/") {
@@ -147,35 +148,19 @@ type entry struct {
 // stems are those of all nodes that are entries.
 var stems = []string{stemLock, stemWrite, stemRead, stemLease, stemLatch}
 
-// stemBefore returns the stem that a text ends in, or "".
-func stemBefore(text string) string {
+// parseEntry reads the name of a node. What does not end in a stem and a number as the server writes it is no entry: it
+// may belong to a longer name.
+func parseEntry(name string) (entry, bool) {
 	for _, stem := range stems {
-		if strings.HasSuffix(text, stem) {
-			return stem
+		if strings.Contains(name, stem) {
+			e := entry{name: name, stem: stem}
+			n, err := strconv.ParseInt(e.digits(), 10, 32)
+			if e.seq = int32(n); err == nil && e.digits() == fmt.Sprintf("%010d", n) {
+				return e, true
+			}
 		}
 	}
-	return ""
-}
-
-// parseEntry reads the name of a node. What does not end in a stem and a number of the server's is
-// no entry: it may belong to a longer name.
-func parseEntry(name string) (entry, bool) {
-	digits := len(name)
-	for digits > 0 && name[digits-1] >= '0' && name[digits-1] <= '9' {
-		digits--
-	}
-	if digits > 0 && name[digits-1] == '-' && stemBefore(name[:digits-1]) != "" {
-		digits-- // a negative number, after the wrap
-	}
-	seq, ok := parseNumber(name[digits:])
-	stem := stemBefore(name[:digits])
-	return entry{name, stem, seq}, ok && stem != ""
-}
-
-// parseNumber reads a number as the server writes it: with %010d.
-func parseNumber(text string) (int32, bool) {
-	n, err := strconv.ParseInt(text, 10, 32)
-	return int32(n), err == nil && fmt.Sprintf("%010d", n) == text
+	return entry{}, false
 }
 
 // digits returns the number as the server writes it.
@@ -256,30 +241,6 @@ func holders(entries []entry) int {
 		return len(entries)
 	}
 	return max(1, n)
-}
-
-// lastElement returns a path's last element.
-func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
-
-// levels returns a path and all above it, from the top.
-func levels(path string) (all []string) {
-	for i := 1; i <= len(path); i++ {
-		if i == len(path) || path[i] == '/' {
-			all = append(all, path[:i])
-		}
-	}
-	return all
-}
-
-// parent returns the path above.
-func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
-
-// tokenOf returns the token of a node that was created by a transaction. It must fit the tokens of package driver.
-func tokenOf(czxid int64) (driver.Token, error) {
-	if czxid <= 0 || czxid >= 1<<53 {
-		return 0, fmt.Errorf("the node's czxid 0x%x is not in 1…2^53-1, so it cannot be a fencing token", uint64(czxid))
-	}
-	return driver.Token(czxid), nil
 }
 
 // tokenLine begins the second line of the data of a downgraded hold, which says its token: the node is newer

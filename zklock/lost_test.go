@@ -198,7 +198,7 @@ func TestRenewedTooLate(t *testing.T) {
 	o.busy <- struct{}{} // nobody deletes it meanwhile
 	c.mu.Lock()
 	until := o.until
-	o.watched, o.until = true, c.clock.Now()
+	o.until = c.clock.Now()
 	late := c.renewedLocked(o.keeper, look{o: o}, &g, nil, nil)
 	o.until = until
 	c.mu.Unlock()
@@ -246,10 +246,10 @@ func TestServerFailed(t *testing.T) {
 		reserved, err := c.reserve(t.Context(), r.Name, r.Owner)
 		must(t, err)
 		a := &call{c: c, o: reserved, req: &r, timeout: r.TTL}
-		if err := a.created(t.Context(), []zk.Reply{{Err: zk.Code(-5)}}, nil); !errors.Is(err, driver.ErrUncertain) {
+		if err := a.created([]zk.Reply{{Err: zk.Code(-5)}}, nil); !errors.Is(err, driver.ErrUncertain) {
 			t.Errorf("P6: %s: a node that may be there: %v", kind, err)
 		}
-		if err := a.created(t.Context(), []zk.Reply{{Err: zk.NoAuth}}, nil); err == nil || errors.Is(err, driver.ErrUncertain) {
+		if err := a.created([]zk.Reply{{Err: zk.NoAuth}}, nil); err == nil || errors.Is(err, driver.ErrUncertain) {
 			t.Errorf("P6: %s: a node that was refused: %v", kind, err)
 		}
 		c.unreserve(reserved)

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"path"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
@@ -16,7 +17,7 @@ func (a *call) createNode(ctx context.Context) error {
 	c, path := a.c, a.c.layout.path(a.req.Name)
 	create := zk.Create(path+"/"+a.o.guid+c.layout.stem(a.req), []byte(a.req.Note), c.acl, zk.Ephemeral|zk.Sequential)
 	replies, err := a.o.keeper.createIn(ctx, []string{path}, create, zk.Children(path, nil))
-	if err := a.created(ctx, replies, err); err != nil {
+	if err := a.created(replies, err); err != nil {
 		return err
 	}
 	if err := a.see(replies[1]); err != nil {
@@ -27,12 +28,15 @@ func (a *call) createNode(ctx context.Context) error {
 
 // see takes in which nodes a name has.
 func (a *call) see(reply zk.Reply) error {
-	if reply.Err != nil {
+	switch {
+	case errors.Is(reply.Err, zk.NoNode):
+		return errGone
+	case reply.Err != nil:
 		return reply.Err
 	}
 	kids := parseChildren(reply.Children)
-	entries, dir := kids.entries, parent(a.o.nodes[0])+"/"
-	ahead, err := before(entries, lastElement(a.o.nodes[0]))
+	entries, dir := kids.entries, path.Dir(a.o.nodes[0])+"/"
+	ahead, err := before(entries, path.Base(a.o.nodes[0]))
 	if err != nil {
 		return err
 	}
@@ -72,25 +76,6 @@ func (a *call) checkKind(ctx context.Context) error {
 	return nil
 }
 
-// lookNodes sees what is before the node now.
-func (a *call) lookNodes(ctx context.Context) error {
-	k, since := a.o.keeper, a.freshSince()
-	list := zk.Children(parent(a.o.nodes[0]), nil)
-	// A list with the own node in it says that the session lives, as its own node would.
-	ask := k.do
-	if k.since() < since {
-		ask = func(ctx context.Context, ops ...zk.Op) ([]zk.Reply, error) { return k.refresh(ctx, since, ops...) }
-	}
-	replies, err := ask(ctx, list)
-	if err != nil {
-		return err
-	}
-	if errors.Is(replies[0].Err, zk.NoNode) {
-		return errGone
-	}
-	return a.see(replies[0])
-}
-
 // refuse takes back the node of a Try, if others still come first at that moment. Otherwise the node would for a while
 // be the first of a name that nobody holds, and refuse others.
 func (a *call) refuse(ctx context.Context) error {
@@ -109,7 +94,7 @@ func (a *call) refuse(ctx context.Context) error {
 		case !errors.Is(multi.Err, zk.NoNode):
 			return a.takeBack(ctx, multi.Err)
 		}
-		if err := a.lookNodes(ctx); errors.Is(err, errGone) {
+		if err := a.look(ctx); errors.Is(err, errGone) {
 			a.c.lostPlace(a.o)
 			return driver.ErrNotHeld // somebody has deleted it
 		} else if err != nil {
@@ -127,7 +112,7 @@ func (a *call) heldBy(first zk.Reply) error {
 	if first.Err == nil {
 		var told driver.Token
 		e.Note, told = parseData(first.Data)
-		e.Token, _ = tokenOf(first.Stat.Czxid)
+		e.Token = driver.Token(first.Stat.Czxid)
 		if told != 0 {
 			e.Token = told
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -169,7 +170,7 @@ func New(ctx context.Context, config Config) (driver.Driver, error) {
 		wire:   zk.Config{Servers: slices.Clone(config.Servers), Dial: config.Dial, TLS: config.TLS, Clock: config.Clock},
 		retry:  policy,
 		layout: l, clock: config.Clock, onRevoke: config.OnRevoke,
-		keepers: map[time.Duration]*keeper{}, owners: map[ownerKey]*owner{}, losses: make(chan driver.Loss, 16),
+		keepers: map[time.Duration]*keeper{}, owners: map[ownerKey]*owner{}, dirs: map[string]bool{}, losses: make(chan driver.Loss, 16),
 	}
 	if config.User != "" {
 		c.wire.Auth = []zk.Auth{{Scheme: "digest", Credentials: config.User + ":" + config.Password}}
@@ -190,7 +191,7 @@ func New(ctx context.Context, config Config) (driver.Driver, error) {
 // contact learns the store's name and its bounds of sessions, by opening a session that is as short as
 // it can be, and one that is as long.
 func (c *client) contact(ctx context.Context, poll time.Duration) error {
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	probe := func(timeout time.Duration) (*zk.Session, error) {
 		config := c.wire
@@ -212,11 +213,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		return err
 	}
 	defer closeSession(short)
-	var id string
-	err = c.retrying(ctx, func() error {
-		id, err = (&keeper{c: c, session: long}).identity(ctx)
-		return err
-	})
+	id, err := (&keeper{c: c, session: long}).identity(ctx)
 	if err != nil {
 		return err
 	}
@@ -255,7 +252,7 @@ func (k *keeper) identity(ctx context.Context) (string, error) {
 		read, err := k.one(ctx, zk.GetData(own, nil))
 		switch {
 		case errors.Is(err, zk.NoNode):
-			replies, err := k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0))
+			replies, err := k.createIn(ctx, []string{path.Dir(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0))
 			if err == nil && !errors.Is(replies[0].Err, zk.NodeExists) {
 				err = replies[0].Err
 			}
@@ -271,6 +268,8 @@ func (k *keeper) identity(ctx context.Context) (string, error) {
 			}
 		case len(read.Data) != len(rand.Text()):
 			return "", fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
+		case read.Zxid >= 1<<52: // after a million elections
+			return "", fmt.Errorf("ZooKeeper's zxid 0x%x is too high for fencing tokens below 2^53", read.Zxid)
 		default:
 			return string(read.Data), nil
 		}

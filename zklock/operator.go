@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,33 +16,25 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// operate is withKeeper for an operator who asks for a name.
-func (c *client) operate(ctx context.Context, name string, do func(context.Context, *keeper) error) error {
-	if err := c.layout.checkName(name); err != nil {
+// operate calls do for an operator, with a keeper and a context that is bounded in time, unless the name that the
+// operator asks for is invalid.
+func (c *client) operate(ctx context.Context, invalid error, do func(context.Context, *keeper) error) error {
+	if err := cmp.Or(invalid, c.alive(ctx)); err != nil {
 		return err
 	}
-	return c.withKeeper(ctx, do)
-}
-
-// withKeeper calls do with a keeper, and with a context that is bounded in time.
-func (c *client) withKeeper(ctx context.Context, do func(context.Context, *keeper) error) error {
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	k, err := c.anyKeeper(ctx)
 	if err != nil {
 		return err
 	}
-	defer k.leave()
 	return do(ctx, k)
 }
 
 // Break implements driver.Operator. The token names one hold for ever, by the transaction that made its
 // node (P4). Its holder learns of the break by a watch on that node.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+	return c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
 		nodes, _, _, err := c.nodes(ctx, k, name)
 		if err != nil {
 			return err
@@ -71,7 +64,7 @@ func Revoke(ctx context.Context, d driver.Driver, name string) error {
 	if !ok {
 		return fmt.Errorf("revoking in a store of %T: %w", d, driver.ErrUnsupported)
 	}
-	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+	return c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
 		nodes, _, _, err := c.nodes(ctx, k, name)
 		if err != nil {
 			return err
@@ -97,9 +90,10 @@ func Revoke(ctx context.Context, d driver.Driver, name string) error {
 	})
 }
 
-// revokedLocked tells of a hold whose node has the marker.
-func (c *client) revokedLocked(o *owner, data []byte) {
-	if c.onRevoke != nil && !c.isClosed && bytes.Equal(data, revokeMarker) {
+// revokedLocked tells of a hold whose node has the marker, once for each time that it was written.
+func (c *client) revokedLocked(o *owner, node zk.Reply) {
+	if c.onRevoke != nil && !c.isClosed && bytes.Equal(node.Data, revokeMarker) && node.Stat.Mzxid > o.revoked {
+		o.revoked = node.Stat.Mzxid
 		name, token := o.name, o.token
 		c.background.Go(func() { c.onRevoke(name, token) })
 	}
@@ -108,7 +102,7 @@ func (c *client) revokedLocked(o *owner, data []byte) {
 // Inspect implements driver.Operator. Since when a hold is held is by the clock of the leader. When it
 // expires is known of Holdfast's sessions, from the last write of their own nodes.
 func (c *client) Inspect(ctx context.Context, name string) (info driver.Info, err error) {
-	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+	err = c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
 		info, err = c.info(ctx, k, name)
 		return err
 	})
@@ -127,15 +121,12 @@ type node struct {
 }
 
 // nodes reads the nodes of a name: first those that hold it, then those that wait, in order; and how many slots it has.
-// Nodes that go before they are read are left out. A write of the keeper's own node tells the server's time, in milliseconds.
+// Nodes that go before they are read are left out. A write of the keeper's own node tells the server's time, in
+// milliseconds; 0: somebody had deleted that node.
 func (c *client) nodes(ctx context.Context, k *keeper, name string) (nodes []node, slots int, now int64, err error) {
 	path, locks, leases := c.layout.path(name), c.layout.locks(name), c.layout.leases(name)
-	replies, err := k.do(ctx, k.write(), zk.Children(path, nil), zk.Children(locks, nil), zk.Children(leases, nil), zk.GetData(leases, nil))
-	if err == nil && errors.Is(replies[0].Err, zk.NoNode) { // somebody has deleted the own node
-		if err = k.makeNode(ctx); err == nil {
-			return c.nodes(ctx, k, name)
-		}
-	}
+	replies, err := k.refresh(ctx, c.clock.Now(),
+		zk.Exists(k.node, nil), zk.Children(path, nil), zk.Children(locks, nil), zk.Children(leases, nil), zk.GetData(leases, nil))
 	if err = failed(replies, err); err != nil {
 		return nil, 0, 0, err
 	}
@@ -168,7 +159,7 @@ func (c *client) nodes(ctx context.Context, k *keeper, name string) (nodes []nod
 		n.stat = reply.Stat
 		n.note, n.token = parseData(reply.Data)
 		if n.token == 0 || n.stem != stemRead {
-			n.token, _ = tokenOf(reply.Stat.Czxid)
+			n.token = driver.Token(reply.Stat.Czxid)
 		}
 		if reply.Err == nil {
 			there = append(there, n)
@@ -248,7 +239,7 @@ const listedAtOnce = 500
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		var names []string
-		err := c.withKeeper(ctx, func(ctx context.Context, k *keeper) (err error) {
+		err := c.operate(ctx, nil, func(ctx context.Context, k *keeper) (err error) {
 			names, err = c.scan(ctx, k, prefix)
 			return err
 		})
@@ -308,8 +299,18 @@ func (c *client) scan(ctx context.Context, k *keeper, prefix string) ([]string, 
 // package holdfast then begins another.
 func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	hints, changed := make(chan struct{}, 1), make(chan struct{}, 1)
-	disarm, err := c.armWatch(ctx, name, changed)
-	if err != nil {
+	disarm := func() {}
+	arm := func(ctx context.Context) error {
+		disarm()
+		return c.operate(ctx, c.layout.checkName(name), func(ctx context.Context, k *keeper) error {
+			w := zk.NewWatch(func(zk.Event) { signal(changed) })
+			disarm = func() { k.session.Unwatch(w) }
+			path, leases := c.layout.path(name), c.layout.leases(name)
+			return failed(k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w)))
+		})
+	}
+	if err := arm(ctx); err != nil {
+		disarm()
 		return nil, err
 	}
 	c.mu.Lock()
@@ -322,34 +323,17 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
-		for err == nil {
+		for {
 			select {
 			case <-changed:
 			case <-ctx.Done():
 			}
-			disarm()
-			if disarm, err = c.armWatch(ctx, name, changed); err == nil {
-				signal(hints) // also for what has changed before the watches were set again
+			if arm(ctx) != nil {
+				disarm()
+				return
 			}
+			signal(hints) // also for what has changed before the watches were set again
 		}
 	})
 	return hints, nil
-}
-
-// armWatch has a value put in changed when the nodes of a name may have changed.
-func (c *client) armWatch(ctx context.Context, name string, changed chan<- struct{}) (disarm func(), err error) {
-	w := zk.NewWatch(func(zk.Event) { signal(changed) })
-	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
-		c.locked(func() { k.users++ })
-		disarm = func() {
-			k.session.Unwatch(w)
-			k.leave()
-		}
-		path, leases := c.layout.path(name), c.layout.leases(name)
-		return failed(k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w)))
-	})
-	if err != nil && disarm != nil {
-		disarm()
-	}
-	return disarm, err
 }

@@ -30,7 +30,7 @@ type owner struct {
 
 	// Written by who has busy, under the client's mutex; who has either may read.
 	state      state
-	keeper     *keeper // of the nodes, which is used by this owner; nil: none
+	keeper     *keeper // of the nodes; nil: none
 	strays     *keeper // an earlier one, whose session has ended, in which a node may be left
 	strayKnown bool    // that is the node of a place, and no request for another is on its way
 	mode       driver.Mode
@@ -44,8 +44,7 @@ type owner struct {
 
 	// Of a hold, guarded by the client's mutex.
 	watch   *zk.Watch // on its nodes; nil: none yet
-	watched bool      // all of them are watched, and nothing has happened
-	events  int       // how often the watch was told something
+	revoked int64     // the zxid of the last Revoke that was told of
 }
 
 // ownerKey is by what the client finds an owner.
@@ -54,17 +53,10 @@ type ownerKey struct{ name, id string }
 // place is what is known of a place in a queue.
 type place struct {
 	watch   *zk.Watch
-	changed chan struct{} // a value: the watch was told something
+	news    chan struct{} // a value: the watch was told something, or the place is worth nothing any more
 	blocker string        // path of the node that is waited for; "": to be looked for
 	leases  bool          // that is where a semaphore's leases are, and the watch is on its children
 	armed   bool          // the watch is set, though it may have been told something
-	news    chan struct{} // a value: the place may be worth nothing any more
-}
-
-func newPlace() *place {
-	p := &place{changed: make(chan struct{}, 1), news: make(chan struct{}, 1)}
-	p.watch = zk.NewWatch(func(zk.Event) { signal(p.changed) })
-	return p
 }
 
 func (p *place) wake() { signal(p.news) }
@@ -147,12 +139,9 @@ func (c *client) forgetLocked(o *owner) {
 	}
 }
 
-// moveLocked makes k, which the owner uses already, the keeper of the owner's nodes, of which there are none yet.
+// moveLocked makes k the keeper of the owner's nodes, of which there are none yet.
 func (c *client) moveLocked(o *owner, k *keeper) {
-	if o.keeper != nil {
-		o.keeper.leaveLocked()
-	}
-	o.keeper, o.nodes, o.spare, o.token, o.watch, o.watched, o.claim, o.until = k, nil, nil, 0, nil, false, false, 0
+	o.keeper, o.nodes, o.spare, o.token, o.watch, o.revoked, o.claim, o.until = k, nil, nil, 0, nil, 0, false, 0
 }
 
 // leavePlaceLocked ends the waiting at an owner's place.
@@ -191,8 +180,8 @@ func (c *client) expireAtLocked(o *owner, until driver.Instant) {
 // sweepPause is the time between two sweeps, at least, and between two attempts to delete a node.
 const sweepPause = 50 * time.Millisecond
 
-// sweep deletes the nodes whose time is over, and closes sessions that nobody uses (P9). The timer calls it. It
-// visits all owners, and not often: a hold is renewed, and a place confirmed, long before its time is over.
+// sweep deletes the nodes whose time is over (P9). The timer calls it. It visits all owners, and not often: a hold is
+// renewed, and a place confirmed, long before its time is over.
 func (c *client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,18 +202,6 @@ func (c *client) sweep() {
 			}
 		default: // what is under way may be its sign of life
 			next = min(next, now.Add(sweepPause))
-		}
-	}
-	for _, k := range c.keepers {
-		switch {
-		case k.users > 0 || !k.isOpenLocked():
-		case k.unused.Add(idleFor) > now:
-			next = min(next, k.unused.Add(idleFor))
-		default:
-			k.overLocked()
-			if !c.isClosed {
-				c.background.Go(func() { closeSession(k.session) })
-			}
 		}
 	}
 	if next != math.MaxInt64 {

@@ -27,7 +27,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	if err := c.alive(ctx); err != nil {
 		return slices.Repeat([]error{err}, len(grants))
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	errs, keepers := make([]error, len(grants)), map[*keeper][]leaving{}
 	for i := range grants {
@@ -146,7 +146,6 @@ func (c *client) withdraw(ctx context.Context, o *owner) error {
 		if k, err = c.anyKeeper(ctx); err != nil {
 			return err
 		}
-		defer k.leave()
 	}
 	_, err := c.erase(ctx, k, o.name, o.guid, o.mode, ended...)
 	if err == nil {
@@ -166,7 +165,6 @@ func (c *client) releaseUnknown(ctx context.Context, g *driver.Grant) error {
 	if err != nil {
 		return err
 	}
-	defer k.leave()
 	there, err := c.erase(ctx, k, g.Name, guidOf(g.Owner), g.Mode)
 	if err == nil && !there && g.Token != 0 {
 		return driver.ErrNotHeld

@@ -4,57 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// look is what is to be looked at of one hold, because it is not watched.
+// look is what is to be looked at of one hold.
 type look struct {
-	o      *owner
-	nodes  []string
-	events int       // owner.events before that
-	watch  *zk.Watch // the owner's, which is another one's business once the hold is released
-	grant  int       // of a renewal
+	o     *owner
+	nodes []string
+	watch *zk.Watch // the owner's, which is another one's business once the hold is released
+	grant int       // of a renewal
 }
 
-// errChanged says that a hold's nodes are to be looked at: something has happened there since they were.
-var errChanged = errors.New("the nodes of the hold are being changed")
-
-// looksAtOnce is how often one renewal looks at a hold whose nodes are being changed.
-const looksAtOnce = 5
-
-// Renew implements driver.Driver. One write of a session's own node renews all holds of the session (P2). The
-// first renewal of a hold also looks whether its node is there, and watches it; the later ones ask for
-// nothing more, because what the watch tells comes before the answer to the write.
+// Renew implements driver.Driver. One write of a session's own node renews all holds of the session (P2). Behind it, in
+// the same round trip, Renew asks whether the nodes of the holds are there, and watches them.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	if err := c.alive(ctx); err != nil {
 		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
-	out := slices.Repeat([]driver.Renewal{{Err: errChanged}}, len(grants))
-	for range looksAtOnce {
-		c.renew(ctx, grants, out)
-	}
-	return out
-}
-
-// renew renews those of the grants that are not renewed yet.
-func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.Renewal) {
-	keepers := map[*keeper][]look{}
+	out, keepers := make([]driver.Renewal, len(grants)), map[*keeper][]look{}
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
-		if out[i].Err != errChanged {
-			continue
-		}
 		o := c.owners[ownerKey{grants[i].Name, grants[i].Owner}]
 		if out[i].Err = c.renewableLocked(o, &grants[i], now); out[i].Err == nil {
-			l := c.unwatchedLocked(o)
-			l.grant = i
-			keepers[o.keeper] = append(keepers[o.keeper], l)
+			keepers[o.keeper] = append(keepers[o.keeper], c.lookAtLocked(o, i))
 		}
 	}
 	c.mu.Unlock()
@@ -73,6 +52,7 @@ func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.
 		}
 		c.mu.Unlock()
 	}
+	return out
 }
 
 // renewableLocked returns why a grant cannot be renewed, or nil.
@@ -96,15 +76,12 @@ func (c *client) renewableLocked(o *owner, g *driver.Grant, now driver.Instant) 
 	return nil
 }
 
-// unwatchedLocked returns what is to be looked at of a hold: its nodes, unless they are watched.
-func (c *client) unwatchedLocked(o *owner) look {
-	if o.watched {
-		return look{o: o}
-	}
+// lookAtLocked returns what is to be looked at of a hold.
+func (c *client) lookAtLocked(o *owner, grant int) look {
 	if o.watch == nil {
 		o.watch = zk.NewWatch(func(e zk.Event) { c.happened(o, e) })
 	}
-	return look{o: o, nodes: slices.Concat(o.nodes, o.spare), events: o.events, watch: o.watch}
+	return look{o, slices.Concat(o.nodes, o.spare), o.watch, grant}
 }
 
 // look sees to it that the session was alive at after or later, asks whether nodes of holds are there, and watches
@@ -141,8 +118,6 @@ func (c *client) renewedLocked(k *keeper, l look, g *driver.Grant, replies []zk.
 		return driver.Renewal{Err: err}
 	case o.keeper != k:
 		return driver.Renewal{Err: driver.ErrNotHeld}
-	case !o.watched: // a break, for instance, of which the watch has told and nobody has looked yet
-		return driver.Renewal{Err: errChanged}
 	}
 	o.claim = false
 	c.expireAtLocked(o, k.trust.Since.Add(g.TTL+g.LockDelay))
@@ -153,7 +128,7 @@ func (c *client) renewedLocked(k *keeper, l look, g *driver.Grant, replies []zk.
 // ErrBroken if a node of the hold is gone.
 func (c *client) lookedAtLocked(l look, replies []zk.Reply) error {
 	o := l.o
-	if len(l.nodes) == 0 || o.state != held || !slices.Equal(l.nodes, slices.Concat(o.nodes, o.spare)) {
+	if o.state != held || !slices.Equal(l.nodes, slices.Concat(o.nodes, o.spare)) {
 		return nil // released, or downgraded, since
 	}
 	gone := 0
@@ -164,7 +139,7 @@ func (c *client) lookedAtLocked(l look, replies []zk.Reply) error {
 		case err != nil:
 			return err
 		default:
-			c.revokedLocked(o, replies[i].Data)
+			c.revokedLocked(o, replies[i])
 		}
 	}
 	if o.spare != nil && gone == 1 { // one of the two is there: which says whether it was downgraded
@@ -174,12 +149,11 @@ func (c *client) lookedAtLocked(l look, replies []zk.Reply) error {
 		o.spare = nil
 		return nil
 	}
-	if gone == 0 {
-		o.watched = o.events == l.events // else something has happened since
-		return nil
+	if gone > 0 {
+		c.brokenLocked(o)
+		return driver.ErrBroken
 	}
-	c.brokenLocked(o)
-	return driver.ErrBroken
+	return nil
 }
 
 // brokenLocked notes that somebody has deleted a node of a hold. What is left of it is deleted.
@@ -195,8 +169,6 @@ func (c *client) happened(o *owner, e zk.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e != zk.SessionOver {
-		o.watched = false
-		o.events++
 		c.lookSoonLocked(o)
 	}
 }
@@ -211,11 +183,11 @@ func (c *client) lookSoonLocked(o *owner) {
 		ctx, cancel := context.WithTimeout(c.life, requestWithin)
 		defer cancel()
 		c.mu.Lock()
-		if o.state != held || o.watched {
+		if o.state != held {
 			c.mu.Unlock()
 			return
 		}
-		k, l := o.keeper, c.unwatchedLocked(o)
+		k, l := o.keeper, c.lookAtLocked(o, 0)
 		c.mu.Unlock()
 		replies, err := k.look(ctx, 0, []look{l})
 		if err == nil { // after an error the next renewal looks
@@ -231,62 +203,51 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if g.Mode == driver.Slot {
 		return driver.Grant{}, driver.ErrUnsupported
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
+	defer cancel()
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
 	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	o := c.known(g.Name, g.Owner)
-	if o == nil {
-		return driver.Grant{}, driver.ErrNotHeld
-	}
-	if err := o.lock(ctx); err != nil {
+	o, err := c.reserve(ctx, g.Name, g.Owner)
+	if err != nil {
 		return driver.Grant{}, err
 	}
-	defer func() { <-o.busy }()
-	if err := c.downgrade(ctx, o, g.Note); err != nil {
-		return driver.Grant{}, err
-	}
+	defer c.unreserve(o)
 	g.Mode, g.Since, g.Valid, g.Token, g.Claim = driver.Shared, renewal.Since, renewal.Valid, o.token, false
-	return g, nil
-}
-
-// downgrade makes the hold of an owner, which the caller has reserved, a shared one.
-func (c *client) downgrade(ctx context.Context, o *owner, note string) error {
 	c.mu.Lock()
 	if o.state != held || o.keeper.trust.Over {
 		c.mu.Unlock()
-		return driver.ErrNotHeld
+		return driver.Grant{}, driver.ErrNotHeld
 	}
 	k, writer := o.keeper, o.nodes[0]
-	e, ok := parseEntry(lastElement(writer))
+	e, ok := parseEntry(path.Base(writer))
 	if ok && e.stem == stemRead {
 		o.mode = driver.Shared
 		c.mu.Unlock()
-		return nil
+		return g, nil
 	}
-	reader := parent(writer) + "/" + o.guid + stemRead + e.digits()
-	o.spare, o.watched = []string{reader}, false
+	reader := path.Dir(writer) + "/" + o.guid + stemRead + e.digits()
+	o.spare = []string{reader}
 	c.mu.Unlock()
 	replies, err := k.do(ctx, zk.Multi(
-		zk.Create(reader, downgradedData(note, o.token), c.acl, zk.Ephemeral),
+		zk.Create(reader, downgradedData(g.Note, o.token), c.acl, zk.Ephemeral),
 		zk.Delete(writer, zk.AnyVersion),
 	))
 	if err != nil {
-		return err // asked again, or found out by the next renewal
+		return driver.Grant{}, err // asked again, or found out by the next renewal
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch err := replies[0].Err; {
 	case err == nil, errors.Is(err, zk.NodeExists):
-		o.nodes, o.spare, o.mode, o.watched = []string{reader}, nil, driver.Shared, false
-		return nil
+		o.nodes, o.spare, o.mode = []string{reader}, nil, driver.Shared
+		return g, nil
 	case errors.Is(err, zk.NoNode):
 		c.brokenLocked(o)
-		return driver.ErrBroken
+		return driver.Grant{}, driver.ErrBroken
 	default:
 		o.spare = nil
-		return fmt.Errorf("downgrading: %w", err)
+		return driver.Grant{}, fmt.Errorf("downgrading: %w", err)
 	}
 }

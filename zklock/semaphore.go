@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"time"
 
@@ -17,22 +18,19 @@ import (
 // nobody else, counts the leases and makes its own. That is Curator's InterProcessSemaphoreV2. How many slots there
 // are is the data of leases, which Curator leaves empty: it is written by who makes the first leases.
 
-// createLease makes the node of one permit.
-func (c *client) createLease(r *driver.Request, g string) zk.Op {
-	return zk.Create(c.layout.leases(r.Name)+"/"+g+stemLease, []byte(r.Note), c.acl, zk.Ephemeral|zk.Sequential)
-}
-
-// checkPermits refuses more permits than one transaction makes (P10): beside them it has three other operations.
+// checkPermits refuses more permits than one transaction makes (P10).
 func (c *client) checkPermits(r *driver.Request) error {
-	if r.Mode != driver.Slot {
-		return nil
-	}
-	each := zk.SizeInMulti(c.createLease(r, guidOf(r.Owner)))
-	if most := zk.MaxRequest/each - 3; r.Permits > most {
+	if most := c.mostPermits(r); r.Mode == driver.Slot && r.Permits > most {
 		return fmt.Errorf("%d permits at once: %w: of this name ZooKeeper takes %d in one transaction, of 1 MiB",
 			r.Permits, driver.ErrUnsupported, most)
 	}
 	return nil
+}
+
+// mostPermits is how many permits one transaction makes. Each is a Create of less than 100 bytes beside the path of the
+// leases and the note. The transaction has three other operations at most.
+func (c *client) mostPermits(r *driver.Request) int {
+	return zk.MaxRequest/(100+len(c.layout.leases(r.Name))+len(r.Note)) - 3
 }
 
 // createSlots takes a place below locks, and reads all that decides, in one round trip.
@@ -42,7 +40,7 @@ func (a *call) createSlots(ctx context.Context) error {
 		zk.Create(l.locks(name)+"/"+a.o.guid+stemLock, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
 		append(a.slotsOps(), zk.Children(l.path(name), nil))...,
 	)
-	if err := a.created(ctx, replies, err); err != nil {
+	if err := a.created(replies, err); err != nil {
 		return err
 	}
 	if len(parseChildren(replies[len(replies)-1].Children).entries) > 0 {
@@ -75,7 +73,7 @@ func (a *call) seeSlots(ctx context.Context, replies []zk.Reply) error {
 	// The server removes leases that are empty, even between the two reads of them. That says nothing of the own
 	// place: a client that took it for gone would take another and leave this one behind, before everybody.
 	if errors.Is(replies[1].Err, zk.NoNode) || errors.Is(replies[2].Err, zk.NoNode) {
-		made, err := a.o.keeper.do(ctx, a.o.keeper.containers(levels(a.c.layout.leases(a.req.Name))...)...)
+		made, err := a.o.keeper.do(ctx, a.o.keeper.containers(a.c.layout.leases(a.req.Name))...)
 		if err = cmp.Or(err, unmade(made)); err != nil {
 			return err
 		}
@@ -94,7 +92,7 @@ func (a *call) seeSlots(ctx context.Context, replies []zk.Reply) error {
 	if told != 0 && told != a.req.Slots && taken > 0 {
 		return driver.ErrMismatch
 	}
-	ahead, err := before(entries, lastElement(a.o.nodes[0]))
+	ahead, err := before(entries, path.Base(a.o.nodes[0]))
 	if err != nil {
 		return err
 	}
@@ -104,7 +102,7 @@ func (a *call) seeSlots(ctx context.Context, replies []zk.Reply) error {
 	}
 	switch {
 	case len(ahead) > 0:
-		a.view.blocker = parent(a.o.nodes[0]) + "/" + ahead[len(ahead)-1].name
+		a.view.blocker = path.Dir(a.o.nodes[0]) + "/" + ahead[len(ahead)-1].name
 	case !a.view.room:
 		a.view.blocker, a.view.leases = a.c.layout.leases(a.req.Name), true
 	}
@@ -129,7 +127,7 @@ func (a *call) settleSlots(ctx context.Context, claim bool) error {
 		}
 		first := len(ops)
 		for range a.req.Permits {
-			ops = append(ops, a.c.createLease(a.req, a.o.guid))
+			ops = append(ops, zk.Create(a.c.layout.leases(a.req.Name)+"/"+a.o.guid+stemLease, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential))
 		}
 		made, err := a.o.keeper.one(ctx, zk.Multi(append(ops, zk.Delete(a.o.nodes[0], zk.AnyVersion))...))
 		switch {
@@ -139,9 +137,7 @@ func (a *call) settleSlots(ctx context.Context, claim bool) error {
 				paths = append(paths, result.Path)
 			}
 			a.c.locked(func() { a.o.nodes = paths })
-			if a.o.token, err = tokenOf(made.Zxid); err != nil {
-				return a.uncertain(err)
-			}
+			a.o.token = driver.Token(made.Zxid)
 			return a.hold(claim)
 		case !notDone(err):
 			return a.uncertain(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (dri
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
 	o, err := c.reserve(ctx, req.Name, req.Owner)
 	if err != nil {
@@ -153,13 +154,10 @@ func (a *call) adopt(ctx context.Context) error {
 		return driver.Uncertain(err)
 	}
 	c.locked(func() { o.nodes = nodes })
-	if o.token, err = tokenOf(czxid); err == nil && leases > 0 {
+	if o.token = driver.Token(czxid); leases > 0 {
 		return a.hold(false)
 	}
-	if err == nil {
-		err = a.look(ctx)
-	}
-	if err != nil {
+	if err := a.look(ctx); err != nil {
 		return a.uncertain(err)
 	}
 	if err := a.checkKind(ctx); err != nil {
@@ -171,14 +169,13 @@ func (a *call) adopt(ctx context.Context) error {
 // create makes the node and looks at what is before it.
 func (a *call) create(ctx context.Context) error {
 	c, o := a.c, a.o
-	k, err := c.acquireKeeper(ctx, a.timeout)
+	k, err := c.keeperFor(ctx, a.timeout)
 	if err != nil {
 		return err
 	}
 	if o.strays != nil && errors.Is(o.strays.session.Err(), zk.ErrUnheard) {
 		// The earlier place may last as long as that session, before the new one (P7).
 		if _, err := c.erase(ctx, k, o.name, o.guid, o.mode); err != nil {
-			k.leave()
 			return err
 		}
 		if o.strayKnown {
@@ -205,7 +202,7 @@ func (a *call) create(ctx context.Context) error {
 
 // created takes in the answer to the creation of the node, which is the first of the replies. An error
 // of the whole says that the answers to the others are missing, at least.
-func (a *call) created(ctx context.Context, replies []zk.Reply, err error) error {
+func (a *call) created(replies []zk.Reply, err error) error {
 	if len(replies) == 0 {
 		return err // a parent is missing and could not be made: nothing was made for certain
 	}
@@ -223,9 +220,7 @@ func (a *call) created(ctx context.Context, replies []zk.Reply, err error) error
 	if err != nil {
 		return a.uncertain(err)
 	}
-	if a.o.token, err = tokenOf(made.Zxid); err != nil {
-		return a.takeBack(ctx, err)
-	}
+	a.o.token = driver.Token(made.Zxid)
 	return nil
 }
 
@@ -247,7 +242,11 @@ func (a *call) look(ctx context.Context) error {
 	if a.req.Mode == driver.Slot {
 		return a.lookSlots(ctx)
 	}
-	return a.lookNodes(ctx)
+	replies, err := a.o.keeper.refresh(ctx, a.freshSince(), zk.Children(path.Dir(a.o.nodes[0]), nil))
+	if err != nil {
+		return err
+	}
+	return a.see(replies[0])
 }
 
 // settle turns a place with nothing before it into a hold.
@@ -296,11 +295,12 @@ func (a *call) line() error {
 	c, o := a.c, a.o
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.place == nil {
-		o.place = newPlace()
-	}
 	p := o.place
-	o.state = queued
+	if p == nil {
+		p = &place{news: make(chan struct{}, 1)}
+		p.watch = zk.NewWatch(func(zk.Event) { p.wake() })
+	}
+	o.state, o.place = queued, p
 	if !p.armed {
 		p.blocker, p.leases = a.view.blocker, a.view.leases
 	}

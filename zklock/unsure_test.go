@@ -40,7 +40,7 @@ func TestManyPermits(t *testing.T) {
 	c := x.open(t)
 	r := request("many")
 	r.Mode, r.Slots = driver.Slot, 20000
-	most := zk.MaxRequest/zk.SizeInMulti(c.createLease(&r, guidOf(r.Owner))) - 3
+	most := c.mostPermits(&r)
 	before := received(t, x.Members[0])
 	for method, ask := range map[string]func(context.Context, driver.Request) (driver.Grant, error){"Try": c.Try, "Enqueue": c.Enqueue, "Wait": c.Wait} {
 		r.Permits = most + 1

@@ -19,9 +19,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			return g, err
 		}
 		select {
-		case <-p.changed:
-			c.fired(p)
 		case <-p.news:
+			c.locked(func() { p.armed, p.blocker = false, "" })
 		case <-ctx.Done():
 			return driver.Grant{}, k.unanswered(ctx.Err())
 		case <-c.life.Done():
@@ -53,9 +52,6 @@ func (c *client) proceed(ctx context.Context, req *driver.Request) (g driver.Gra
 	return a.grant, p, k, err
 }
 
-// fired notes that what was waited for may be gone.
-func (c *client) fired(p *place) { c.locked(func() { p.armed, p.blocker = false, "" }) }
-
 // step goes on with a place. It returns errBlocked if there is a watch on what is in the way.
 func (a *call) step(ctx context.Context) error {
 	c, o, p := a.c, a.o, a.o.place
@@ -67,8 +63,8 @@ func (a *call) step(ctx context.Context) error {
 	}
 	if p.armed {
 		select {
-		case <-p.changed:
-			c.fired(p)
+		case <-p.news: // it came after the last Wait
+			c.locked(func() { p.armed, p.blocker = false, "" })
 		default:
 			return errBlocked
 		}

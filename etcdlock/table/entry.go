@@ -85,16 +85,6 @@ type Entry struct {
 	Ours    bool // else it is of another program, and exclusive
 }
 
-// otherVersion returns an error if the entry is of a version of this package that has
-// another format. An entry of which the key alone was read is not judged.
-func (l *Layout) otherVersion(e *Entry) error {
-	if v := e.Value.Version; v != 0 && v != l.Version {
-		return fmt.Errorf("%w: a client with version %d of the format uses it, this one has version %d; "+
-			"update all clients of the name, or give them a prefix of their own", driver.ErrMismatch, v, l.Version)
-	}
-	return nil
-}
-
 // TokenOf returns the token on record of an entry that is a hold.
 func (l *Layout) TokenOf(e *Entry) driver.Token {
 	return l.Token(e.Created) + driver.Token(min(max(e.Value.HandedOver, 0), l.Block()-1))
@@ -194,11 +184,13 @@ func Admits(before []Entry, u Use) bool {
 	return a.Admit(u)
 }
 
-// Mismatch returns an error if the name is in use as another kind of lock (P10), or by a client of another version.
+// Mismatch returns an error if the name is in use as another kind of lock (P10), or by a client whose version of this
+// package has another format. An entry of which the key alone was read is not judged.
 func (l *Layout) Mismatch(req *driver.Request, others []Entry) error {
 	for i := range others {
-		if err := l.otherVersion(&others[i]); err != nil {
-			return err
+		if v := others[i].Value.Version; v != 0 && v != l.Version {
+			return fmt.Errorf("%w: a client with version %d of the format uses it, this one has version %d; "+
+				"update all clients of the name, or give them a prefix of their own", driver.ErrMismatch, v, l.Version)
 		}
 	}
 	if slices.ContainsFunc(others, func(e Entry) bool { return e.Use().otherKind(UseOf(req)) }) {

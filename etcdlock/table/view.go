@@ -65,23 +65,20 @@ func (l *Layout) GetInUse(req *driver.Request) []*etcdserverpb.RequestOp {
 	return []*etcdserverpb.RequestOp{Op(keys), Op(values)}
 }
 
-// Know takes in entries of which the values were read as well.
-func (in *InUse) Know(some []Entry) {
-	for _, e := range some {
-		for i := range in.Entries {
-			if in.Entries[i].Key == e.Key {
-				in.Entries[i] = e
-			}
-		}
-	}
-}
-
-// ReadInUse makes sense of what was read of a name.
-func (l *Layout) ReadInUse(dir string, r *etcdserverpb.RangeResponse) InUse {
+// ReadInUse makes sense of what was read of a name: its keys, and perhaps some again with their values.
+func (l *Layout) ReadInUse(dir string, read []*etcdserverpb.ResponseOp) InUse {
+	r := read[0].GetResponseRange()
 	in := InUse{Entries: l.ParseEntries(dir, r.Kvs), More: r.More, Count: int(r.Count)}
 	slices.SortFunc(in.Entries, func(a, b Entry) int { return cmp.Compare(a.Created, b.Created) })
 	for _, kv := range r.Kvs {
 		in.Newest = max(in.Newest, kv.CreateRevision)
+	}
+	for _, some := range read[1:] {
+		for _, e := range l.ParseEntries(dir, some.GetResponseRange().GetKvs()) {
+			if i := slices.IndexFunc(in.Entries, func(known Entry) bool { return known.Key == e.Key }); i >= 0 {
+				in.Entries[i] = e
+			}
+		}
 	}
 	return in
 }

@@ -14,7 +14,7 @@ const (
 	Lost    Answer = iota // none came in time: the node may have the vote
 	Given                 // the node has given its vote, or has renewed it and has the token on record
 	Refused               // the node certainly does not have the vote
-	Broken                // nor here, because an operator broke it
+	Broken                // the same, because an operator broke it
 )
 
 // Reply is an answer with what came with it.
@@ -28,32 +28,19 @@ type Reply struct {
 // Phase is a stage of an attempt or of a renewal.
 type Phase uint8
 
-// The phases. Won and Over are final.
+// The phases. Those from Won on are final.
 const (
 	Asking  Phase = iota // for votes
 	Writing              // the token, to a majority
-	Won                  // an attempt is granted, a renewal extends the hold
-	Over                 // an attempt is undone, a renewal does not extend the hold
+	Won                  // the attempt is granted, or the hold is extended: tell the caller
+	Over                 // the attempt has failed, or a majority does not have the hold: withdraw all votes
+	Failed               // this renewal does not extend the hold; a later one may do it
 )
 
-// Do is what the client is to do now.
-type Do uint8
-
-// What there is to do. Nodes in Step says where.
-const (
-	Wait    Do = iota // for more answers
-	Write             // record the token at the nodes, each if it still has the vote
-	Grant             // the attempt is granted: tell its caller
-	Undo              // the attempt has failed: withdraw all votes
-	Extend            // the hold is extended: tell its holder, and ask the nodes for their votes again
-	Restore           // ask the nodes for their votes again
-	Fail              // the hold is not extended by this renewal; a later one may do it
-	Lose              // the hold is gone: a majority does not have it. Withdraw all votes
-)
-
-// Step is what to do, and at which nodes.
+// Step is what the client is to do now. Nodes are to be asked more: in an attempt to record the token, each if it
+// still has the vote; in a renewal for their votes.
 type Step struct {
-	Do    Do
+	Now   Phase // the final phase that has just begun, or Asking
 	Nodes Set
 }
 
@@ -68,6 +55,7 @@ type poll struct {
 	Counted Set // of these, the ones that count
 	Refused Set // certainly do not have the vote
 	Silent  Set // have not answered in time
+	Asked   Set // were asked more
 }
 
 // Until returns the end of the hold's validity, if the attempt is granted or the hold extended.
@@ -107,12 +95,9 @@ func (p *poll) hear(node int, r Reply) bool {
 // majority, which has a node in common with that one, brings a higher one.
 type Attempt struct {
 	poll
-	Token driver.Token // of the grant; 0: not decided, or there are none
-
-	Asked   Set // were told to record the token
-	Written Set // have it on record
-
-	high [MaxNodes]driver.Token // what each vote brought
+	Token   driver.Token           // of the grant; 0: not decided, or there are none
+	Written Set                    // have it on record
+	high    [MaxNodes]driver.Token // what each vote brought
 }
 
 // Begin returns an attempt whose requests are sent from now on.
@@ -143,7 +128,7 @@ func (a *Attempt) Wrote(node int, ok bool, now driver.Instant) Step {
 
 // decide returns what follows from the answers so far.
 func (a *Attempt) decide(now driver.Instant) Step {
-	if a.Phase == Won || a.Phase == Over {
+	if a.Phase >= Won {
 		return Step{}
 	}
 	if a.Phase == Asking && a.Rules.majority(a.Counted) {
@@ -167,22 +152,22 @@ func (a *Attempt) decide(now driver.Instant) Step {
 		return a.GiveUp()
 	case won:
 		a.Phase = Won
-		return Step{Do: Grant}
+		return Step{Now: Won}
 	case a.Phase == Writing:
 		more := a.Counted &^ (a.Written | a.Asked)
 		a.Asked |= more
-		return Step{Write, more}
+		return Step{Nodes: more}
 	}
 	return Step{}
 }
 
 // GiveUp ends the attempt, if it is not decided yet.
 func (a *Attempt) GiveUp() Step {
-	if a.Phase == Won || a.Phase == Over {
+	if a.Phase >= Won {
 		return Step{}
 	}
 	a.Phase = Over
-	return Step{Do: Undo}
+	return Step{Now: Over}
 }
 
 // Renewal is one attempt to extend a hold, made by Renew. Its client asks all nodes to renew their votes, and tells
@@ -193,12 +178,11 @@ func (a *Attempt) GiveUp() Step {
 // if the node counts. So a hold outlives the nodes one after the other.
 //
 // No renewal revives a hold. A's validity ends, and B takes the name and releases it. Votes that were restored
-// must not give the name back to A, so Extend comes only while the hold is valid.
+// must not give the name back to A, so a renewal wins only while the hold is valid.
 type Renewal struct {
 	poll
 	Valid  driver.Instant // the end of the hold's validity when the first request was sent
 	Broken Set            // of those that do not have the vote, the ones where an operator broke it
-	Asked  Set            // of those, the ones that were asked for it again
 }
 
 // Renew returns a renewal of a hold whose validity so far ends at valid. Its requests are sent from now
@@ -216,23 +200,20 @@ func (a *Renewal) Answer(node int, r Reply, now driver.Instant) Step {
 		a.Broken |= Of(node)
 	}
 	step := Step{}
-	switch {
-	case a.Phase == Over:
-		return step
-	case a.Phase == Won:
-		step.Do = Restore
-	case a.Rules.majority(a.Counted) && now < a.Valid && now < a.Until():
-		a.Phase, step.Do = Won, Extend
-	case a.Rules.majority(a.Refused):
-		a.Phase = Over
-		return Step{Do: Lose}
-	case a.unheard() == 0:
-		a.Phase = Over
-		return Step{Do: Fail}
-	default:
-		return step
+	if a.Phase == Asking {
+		switch {
+		case a.Rules.majority(a.Counted) && now < a.Valid && now < a.Until():
+			a.Phase = Won
+		case a.Rules.majority(a.Refused):
+			a.Phase = Over
+		case a.unheard() == 0:
+			a.Phase = Failed
+		}
+		step.Now = a.Phase
 	}
-	step.Nodes = a.Refused &^ (a.Broken | a.Asked)
-	a.Asked |= step.Nodes
+	if a.Phase == Won {
+		step.Nodes = a.Refused &^ (a.Broken | a.Asked)
+		a.Asked |= step.Nodes
+	}
 	return step
 }

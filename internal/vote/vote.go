@@ -68,7 +68,7 @@ type Memory struct {
 	Life     Life
 	Admitted bool           // some client has told the node that this life counts
 	Since    driver.Instant // the first answer of this life; only if it was not admitted by then
-	Longest  time.Duration  // the longest TTL of a hold of any client, as far as this one has heard
+	Longest  time.Duration  // the longest TTL of a hold of any client, as far as this one has heard from any node
 }
 
 // Learn returns the memory after an answer that came now, from a life that was admitted before or not.

@@ -50,6 +50,10 @@ func TestMemory(t *testing.T) {
 	if m = m.Learn(0, false, 8*second); three.Counts(m, 100*second) {
 		t.Errorf("a life that is not known counts: %+v", m)
 	}
+	m = Memory{Life: 9, Since: 0, Longest: 2 * ttl}
+	if three.Counts(m, 2*driver.Instant(ttl)) || !three.Counts(m, 3*driver.Instant(ttl)) {
+		t.Error("P1: a node counts before the longest TTL of all clients is over")
+	}
 	if !(Rules{Nodes: 3}).Counts(Memory{}, 0) {
 		t.Error("a node that forgets nothing does not count")
 	}
@@ -67,27 +71,27 @@ func TestAttempt(t *testing.T) {
 	a := three.Begin(ttl, 0)
 	expect(t, "one of three", a.Answer(0, given, soon), Step{})
 	expect(t, "the same again", a.Answer(0, given, soon), Step{})
-	expect(t, "two of three", a.Answer(2, given, soon), Step{Do: Grant})
+	expect(t, "two of three", a.Answer(2, given, soon), Step{Now: Won})
 	expect(t, "the third", a.Answer(1, given, soon), Step{})
 
 	a = three.Begin(ttl, 0)
 	a.Answer(0, given, soon)
 	expect(t, "a node in its delay", a.Answer(1, Reply{Answer: Given, Memory: newcomer}, soon), Step{})
-	expect(t, "with the third", a.Answer(2, given, soon), Step{Do: Grant})
+	expect(t, "with the third", a.Answer(2, given, soon), Step{Now: Won})
 
 	a = three.Begin(ttl, 0)
 	a.Answer(0, given, soon)
 	a.Answer(1, gone, soon)
-	expect(t, "no majority left", a.Answer(2, lost, soon), Step{Do: Undo})
+	expect(t, "no majority left", a.Answer(2, lost, soon), Step{Now: Over})
 	expect(t, "given up after that", a.GiveUp(), Step{})
 
 	brings := func(token driver.Token) Reply { return Reply{Answer: Given, Memory: member, Token: token} }
 	a = Rules{Nodes: 3, Tokens: true}.Begin(ttl, 0)
 	a.Answer(0, brings(5), soon)
-	expect(t, "majority", a.Answer(1, brings(9), soon), Step{Write, 0b001})
-	expect(t, "another token", a.Answer(2, brings(12), soon), Step{Write, 0b100})
+	expect(t, "majority", a.Answer(1, brings(9), soon), Step{Nodes: 0b001})
+	expect(t, "another token", a.Answer(2, brings(12), soon), Step{Nodes: 0b100})
 	a.Wrote(0, false, soon)
-	expect(t, "written", a.Wrote(2, true, soon), Step{Do: Grant})
+	expect(t, "written", a.Wrote(2, true, soon), Step{Now: Won})
 	if a.Token != 9 {
 		t.Errorf("token %d, want 9, the highest of the majority", a.Token)
 	}
@@ -105,15 +109,15 @@ func TestRenewal(t *testing.T) {
 		replies []Reply
 		want    []Step
 	}{
-		"renewed":              {soon, []Reply{given, given, gone}, []Step{{}, {Do: Extend}, {Restore, 0b100}}},
-		"one is gone":          {soon, []Reply{gone, given, given}, []Step{{}, {}, {Extend, 0b001}}},
-		"one is broken":        {soon, []Reply{broken, given, given}, []Step{{}, {}, {Do: Extend}}},
-		"silence":              {soon, []Reply{given, lost, lost}, []Step{{}, {}, {Do: Fail}}},
-		"gone and silence":     {soon, []Reply{given, gone, lost}, []Step{{}, {}, {Do: Fail}}},
-		"gone":                 {soon, []Reply{gone, gone, given}, []Step{{}, {Do: Lose}, {}}},
-		"gone and broken":      {soon, []Reply{broken, gone, given}, []Step{{}, {Do: Lose}, {}}},
-		"late":                 {second, []Reply{given, given, given}, []Step{{}, {}, {Do: Fail}}},
-		"late, and it is gone": {second, []Reply{given, gone, gone}, []Step{{}, {}, {Do: Lose}}},
+		"renewed":              {soon, []Reply{given, given, gone}, []Step{{}, {Now: Won}, {Nodes: 0b100}}},
+		"one is gone":          {soon, []Reply{gone, given, given}, []Step{{}, {}, {Won, 0b001}}},
+		"one is broken":        {soon, []Reply{broken, given, given}, []Step{{}, {}, {Now: Won}}},
+		"silence":              {soon, []Reply{given, lost, lost}, []Step{{}, {}, {Now: Failed}}},
+		"gone and silence":     {soon, []Reply{given, gone, lost}, []Step{{}, {}, {Now: Failed}}},
+		"gone":                 {soon, []Reply{gone, gone, given}, []Step{{}, {Now: Over}, {}}},
+		"gone and broken":      {soon, []Reply{broken, gone, given}, []Step{{}, {Now: Over}, {}}},
+		"late":                 {second, []Reply{given, given, given}, []Step{{}, {}, {Now: Failed}}},
+		"late, and it is gone": {second, []Reply{given, gone, gone}, []Step{{}, {}, {Now: Over}}},
 	} {
 		r := three.Renew(ttl, second, 0)
 		for node, reply := range c.replies {

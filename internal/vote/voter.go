@@ -10,10 +10,8 @@ import (
 // Voter is a driver over one server that may lose its memory when it restarts, and says whether it may
 // have. So it can be a node of a quorum (package quorum), where a vote that a node has
 // forgotten must not be given to another. A driver over several servers, of which another may take over
-// with older data, does not have it.
+// with older data, MUST lack it (driver.As).
 type Voter interface {
-	// Votes reports whether the store, as it was opened, is one server.
-	Votes() bool
 	// Vote is Try, and reports whether the hold was taken in this life of the store, and no client has told the
 	// store of a longer TTL than Life has returned. If it reports false, Life may have news.
 	Vote(ctx context.Context, r driver.Request, life Life) (g driver.Grant, same bool, err error)
@@ -35,12 +33,6 @@ type Raiser interface {
 	// Raise is Renew, and gives each hold the token of its grant, whatever it had before: the driver's own, or
 	// one of an earlier Raise. With Token 0 a hold keeps what it has. Inspect and Break MUST go by that token
 	// then. The next hold on the name MUST get a higher token than that, and than all others that the store has
-	// given. A grant that was raised is Raised, and has the token of the last Raise that was sent.
+	// given. The Grant of a release has the token of the last Raise that was sent, and no Handle after a Raise.
 	Raise(context.Context, []driver.Grant) []driver.Renewal
-}
-
-// VoterOf returns d as a Voter, if it is one as it was opened.
-func VoterOf(d driver.Driver) (Voter, bool) {
-	v, ok := driver.As[Voter](d)
-	return v, ok && v.Votes()
 }

@@ -4,15 +4,14 @@ package wrap
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// Forward forwards every call to the driver that it embeds, those of the optional interfaces included. Embed
-// it in a wrapper, and override what the wrapper changes. [driver.As] finds those abilities that the inner
-// driver has; the methods of the others return ErrUnsupported.
+// Forward forwards every call to the driver that it embeds, those of the optional interfaces included, but not of
+// vote.Voter. Embed it in a wrapper, and override what the wrapper changes. [driver.As] finds those abilities that
+// the inner driver has; the methods of the others return ErrUnsupported.
 type Forward struct{ driver.Driver }
 
 // Lacks tells driver.As which interfaces the inner driver does not have, but for hints, which it may just not
@@ -31,8 +30,6 @@ func (f Forward) Lacks(ability any) bool {
 		return lacks[driver.Downgrader](f)
 	case *driver.Watcher:
 		return lacks[driver.Watcher](f)
-	case *vote.Voter:
-		return lacks[vote.Voter](f)
 	case *vote.Raiser:
 		return lacks[vote.Raiser](f)
 	}
@@ -128,44 +125,6 @@ func (f Forward) Watch(ctx context.Context, name string) (<-chan struct{}, error
 		return w.Watch(ctx, name)
 	}
 	return nil, driver.ErrUnsupported
-}
-
-// Votes implements vote.Voter.
-func (f Forward) Votes() bool {
-	v, ok := driver.As[vote.Voter](f.Driver)
-	return ok && v.Votes()
-}
-
-// Vote implements vote.Voter.
-func (f Forward) Vote(ctx context.Context, r driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	if v, ok := driver.As[vote.Voter](f.Driver); ok {
-		return v.Vote(ctx, r, life)
-	}
-	return driver.Grant{}, false, driver.ErrUnsupported
-}
-
-// Life implements vote.Voter.
-func (f Forward) Life(ctx context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
-	if v, ok := driver.As[vote.Voter](f.Driver); ok {
-		return v.Life(ctx, longest)
-	}
-	return 0, false, 0, driver.ErrUnsupported
-}
-
-// Admit implements vote.Voter.
-func (f Forward) Admit(ctx context.Context, life vote.Life) error {
-	if v, ok := driver.As[vote.Voter](f.Driver); ok {
-		return v.Admit(ctx, life)
-	}
-	return driver.ErrUnsupported
-}
-
-// Durable implements vote.Voter.
-func (f Forward) Durable(ctx context.Context) (bool, error) {
-	if v, ok := driver.As[vote.Voter](f.Driver); ok {
-		return v.Durable(ctx)
-	}
-	return false, driver.ErrUnsupported
 }
 
 // Raise implements vote.Raiser.

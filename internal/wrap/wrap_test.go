@@ -40,7 +40,7 @@ func abilities(d driver.Driver) map[string]bool {
 	return map[string]bool{
 		"Queuer": has[driver.Queuer](d), "Notifier": has[driver.Notifier](d), "Sharder": has[driver.Sharder](d), "Operator": has[driver.Operator](d),
 		"Downgrader": has[driver.Downgrader](d), "Watcher": has[driver.Watcher](d),
-		"Voter": has[vote.Voter](d), "Raiser": has[vote.Raiser](d),
+		"Raiser": has[vote.Raiser](d),
 	}
 }
 
@@ -72,16 +72,15 @@ func TestUnsupported(t *testing.T) {
 	_, inspect := c.Inspect(ctx, "x")
 	_, downgrade := c.Downgrade(ctx, driver.Grant{})
 	_, watch := c.Watch(ctx, "x")
-	_, _, voted := c.Vote(ctx, r, 0)
 	for what, err := range map[string]error{
 		"Enqueue": enqueue, "Wait": wait, "Inspect": inspect, "Break": c.Break(ctx, "x", 1), "Downgrade": downgrade,
-		"Watch": watch, "Vote": voted, "Admit": c.Admit(ctx, 1), "Raise": c.Raise(ctx, make([]driver.Grant, 1))[0].Err,
+		"Watch": watch, "Raise": c.Raise(ctx, make([]driver.Grant, 1))[0].Err,
 	} {
 		if !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("%s of a driver without it: %v", what, err)
 		}
 	}
-	if c.Losses() != nil || c.Shard(r) != "" || c.Contended("x") || c.Wakes("x") != nil || c.Votes() {
+	if c.Losses() != nil || c.Shard(r) != "" || c.Contended("x") || c.Wakes("x") != nil {
 		t.Error("a wrapper makes up what its driver lacks")
 	}
 }

@@ -50,9 +50,9 @@ func dialAddr(t testing.TB, addr string, change func(*sql.DB)) driver.Driver {
 	if change != nil {
 		change(db)
 	}
-	library := libraryFor(t.Context(), db)
-	library.Close = closing(db)
-	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, nil)
+	own := library
+	own.Close = func() error { db.Close(); return nil }
+	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, own, nil)
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,23 +77,15 @@ func TestReadOnly(t *testing.T) {
 		for _, user := range []string{"root", "app:x"} {
 			u := strings.Replace(server.URL(), "root", user, 1)
 			d, other := openIn(t, u), openIn(t, u)
-			held := driver.Request{Name: user + " held", Owner: user, TTL: time.Minute}
-			writer, err := d.Try(t.Context(), held)
-			must(t, err)
-			free := driver.Request{Name: user + " free", Owner: user, TTL: time.Minute}
-			g, err := d.Try(t.Context(), free)
-			must(t, err)
-			d.Release(t.Context(), []driver.Grant{g})
-			readers := []driver.Grant{}
-			for _, name := range []string{user + " read", user + " read too"} {
-				g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "reader of " + name, Mode: driver.Shared, TTL: time.Minute})
+			take := func(name string, mode driver.Mode) driver.Grant {
+				g, err := d.Try(t.Context(), driver.Request{Name: user + name, Owner: user + name, Mode: mode, TTL: time.Minute})
 				must(t, err)
-				readers = append(readers, g)
+				return g
 			}
-			set := func(text string) {
-				exec(t, admin, text)
-			}
-			set("SET GLOBAL read_only = 1")
+			held, free := take(" held", driver.Exclusive), take(" free", driver.Exclusive)
+			must(t, d.Release(t.Context(), []driver.Grant{free})[0])
+			readers := []driver.Grant{take(" read", driver.Shared), take(" read too", driver.Shared)}
+			exec(t, admin, "SET GLOBAL read_only = 1")
 			c := other.(driver.Operator)
 			for what, ask := range map[string]func() error{
 				"Inspect":       func() error { _, err := c.Inspect(t.Context(), held.Name); return err },
@@ -107,24 +98,21 @@ func TestReadOnly(t *testing.T) {
 					_, err := other.Try(t.Context(), driver.Request{Name: held.Name, Owner: "another", Mode: driver.Shared, TTL: time.Minute})
 					return err
 				},
-				"Try, free":        func() error { _, err := other.Try(t.Context(), free); return err },
-				"Renew, exclusive": func() error { return d.Renew(t.Context(), []driver.Grant{writer})[0].Err },
+				"Try, free":        func() error { _, err := other.Try(t.Context(), free.Request); return err },
+				"Renew, exclusive": func() error { return d.Renew(t.Context(), []driver.Grant{held})[0].Err },
 				"Renew": func() error {
-					var errs []error
-					for _, r := range d.Renew(t.Context(), readers) {
-						errs = append(errs, r.Err)
-					}
-					if slices.Contains(errs, nil) {
+					r := d.Renew(t.Context(), readers)
+					if r[1].Err == nil {
 						return nil
 					}
-					return errs[0]
+					return r[0].Err
 				},
 			} {
 				if err := ask(); err == nil || !strings.Contains(err.Error(), "takes no writes") {
 					t.Errorf("%s of %s, %s: a read-only server was believed: %v", user, held.Name, what, err)
 				}
 			}
-			set("SET GLOBAL read_only = 0")
+			exec(t, admin, "SET GLOBAL read_only = 0")
 			if _, err := other.Try(t.Context(), driver.Request{Name: user + " again", Owner: user, TTL: time.Minute}); err != nil {
 				t.Errorf("%s: the server takes writes again: %v", user, err)
 			}

@@ -73,8 +73,8 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	})
 	stalled := func(t *testing.T, prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
 		db, stall := openDB(t, server, "?interpolateParams=true&multiStatements=true"), sqltest.NewStall()
-		library := libraryFor(t.Context(), db)
-		library.Together = stall.Together(library.Together)
+		library := library
+		library.Learn, library.Together = nil, stall.Together(together)
 		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: prefix})
 		must(t, err)
 		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: prefix})

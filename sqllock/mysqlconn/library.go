@@ -1,6 +1,7 @@
 package mysqlconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,13 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-func libraryFor(ctx context.Context, db *sql.DB) sqllock.Library {
-	library := sqllock.Library{Failure: failure, Pending: pending}
-	if takesTogether(ctx, db) {
-		library.Together = together
-	}
-	return library
-}
+var library = sqllock.Library{Failure: failure, Pending: pending, Learn: learn}
 
 // failure implements Failure of sqllock.Library.
 func failure(err error) sqllock.Failure {
@@ -89,21 +84,14 @@ func statusOf(c any) (status uint64, ok bool) {
 // multiStatements for that. Package sqllock writes arguments into the texts itself.
 func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 	var texts []string
-	var results []func(scan func(...any) error) error // of statements that have one, for each row
-	once := func(into []any) func(func(...any) error) error {
-		return func(scan func(...any) error) error { return scan(into...) }
-	}
-	var single []bool // it must have one row
+	var results []sqllock.Statement
 	for _, s := range statements {
 		texts = append(texts, s.Text)
 		if s.Changed != nil {
-			texts, results, single = append(texts, "SELECT ROW_COUNT()"), append(results, once([]any{s.Changed})), append(single, true)
+			texts, results = append(texts, "SELECT ROW_COUNT()"), append(results, sqllock.Statement{Into: []any{s.Changed}})
 		}
-		switch {
-		case s.Into != nil:
-			results, single = append(results, once(s.Into)), append(single, true)
-		case s.Each != nil:
-			results, single = append(results, s.Each), append(single, false)
+		if s.Into != nil || s.Each != nil {
+			results = append(results, s)
 		}
 	}
 	rows, err := conn.QueryContext(ctx, strings.Join(texts, ";\n"))
@@ -112,38 +100,27 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 	}
 	defer rows.Close()
 	var wrong error
-	for i, each := range results {
+	for i := range results {
 		if wrong != nil || i > 0 && !rows.NextResultSet() {
 			break
 		}
-		n := 0
-		for wrong == nil && rows.Next() {
-			wrong = each(rows.Scan)
-			n++
-		}
-		if n == 0 && single[i] && wrong == nil {
-			wrong = sql.ErrNoRows
-		}
+		wrong = results[i].Read(rows)
 	}
 	for rows.NextResultSet() { // until the last statement has been carried out
 	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	return wrong
+	return cmp.Or(rows.Err(), wrong)
 }
 
-// takesTogether reports whether a pool's connections accept several statements as one text.
-func takesTogether(ctx context.Context, db *sql.DB) bool {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
+// learn implements Learn of sqllock.Library: it finds out whether the pool's connections accept several statements as one
+// text.
+func learn(ctx context.Context, conn *sql.Conn, library *sqllock.Library) error {
 	var one, two int
-	return together(ctx, conn, []sqllock.Statement{
+	if together(ctx, conn, []sqllock.Statement{
 		{Text: "SELECT 1", Into: []any{&one}},
 		{Text: "DO 0"},
 		{Text: "SELECT 2", Into: []any{&two}},
-	}) == nil && one == 1 && two == 2
+	}) == nil && one == 1 && two == 2 {
+		library.Together = together
+	}
+	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -43,19 +42,13 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	library := libraryFor(ctx, db)
-	library.Leave = func(*sql.Conn) {
-		db.SetMaxIdleConns(0) // the others lead there too
-		db.SetMaxIdleConns(poolSize)
+	own := library
+	own.Idle = poolSize
+	own.Close = func() error {
+		db.Close() // its error would only say that a connection that broke could not end its session in order
+		return nil
 	}
-	library.Close = closing(db)
-	return sqllock.New(ctx, db, sqllock.MySQL, library, &sqllock.Options{Prefix: prefix})
-}
-
-// closing returns a function that closes the pool. An error of that would only say that a connection, which broke
-// while nobody used it, could not end its session in order.
-func closing(db *sql.DB) func() error {
-	return func() error { db.Close(); return nil }
+	return sqllock.New(ctx, db, sqllock.MySQL, own, &sqllock.Options{Prefix: prefix})
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
@@ -86,9 +79,13 @@ func parse(u *url.URL) (*mysql.Config, string, error) {
 	if u.Opaque != "" || u.Fragment != "" || database == "" || strings.Contains(database, "/") {
 		return nil, "", errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
 	}
-	socket, err := socketOf(u, query)
-	if err != nil {
-		return nil, "", err
+	socket := query.Get("socket")
+	if query.Has("socket") && (!strings.HasPrefix(socket, "/") || u.Host != "") {
+		return nil, "", errors.New("store URL has a socket and a host, or no absolute path of a socket: it looks like " + socketURL)
+	}
+	query.Del("socket")
+	if !query.Has("autocommit") {
+		query.Set("autocommit", "1") // whatever the server says
 	}
 	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
@@ -105,12 +102,6 @@ func parse(u *url.URL) (*mysql.Config, string, error) {
 	}
 	config.Logger = &mysql.NopLogger{} // errors are returned
 	config.MultiStatements = true      // one round trip for several of ours, which have no text of others in them
-	if config.Params["autocommit"] == "" {
-		if config.Params == nil {
-			config.Params = map[string]string{}
-		}
-		config.Params["autocommit"] = "1" // whatever the server says
-	}
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
@@ -120,31 +111,9 @@ func parse(u *url.URL) (*mysql.Config, string, error) {
 // socketURL is what a URL of a unix socket looks like.
 const socketURL = "mysql://user:password@/database?socket=/run/mysqld/mysqld.sock"
 
-// socketOf takes a unix socket out of a URL's parameters; "": there is none. It returns an error for the forms of
-// other programs, which would otherwise lead to a server on this host's port 3306, or nowhere.
-func socketOf(u *url.URL, query url.Values) (path string, err error) {
-	for _, other := range []string{"unix_socket", "unixSocket", "unixsocket", "unix", "host"} {
-		if query.Has(other) {
-			return "", fmt.Errorf("URL parameter %q is not known: the URL of a socket looks like %s", other, socketURL)
-		}
-	}
-	if strings.ContainsAny(u.Host, "()") {
-		return "", errors.New("store URL is not a DSN of the client library: that of a socket looks like " + socketURL)
-	}
-	if !query.Has("socket") {
-		return "", nil
-	}
-	path = query.Get("socket")
-	query.Del("socket")
-	if !strings.HasPrefix(path, "/") || u.Host != "" {
-		return "", errors.New("store URL has a socket and a host, or no absolute path of a socket: it looks like " + socketURL)
-	}
-	return path, nil
-}
-
 // New returns a driver over a pool of go-sql-driver/mysql. The caller owns the pool and closes it after the driver.
 // The driver keeps one of its connections for renewals: see package sqllock. Set multiStatements, or a
 // transaction at a contended name takes several round trips. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
-	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
+	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
 }

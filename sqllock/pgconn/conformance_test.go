@@ -50,9 +50,7 @@ func dialURL(t testing.TB, url string, change func(*sql.DB)) driver.Driver {
 	if change != nil {
 		change(db)
 	}
-	config, err := configOf(t.Context(), db)
-	must(t, err)
-	library := libraryFor(listener{config: config})
+	library := libraryFor(asPool(db))
 	library.Close = db.Close
 	d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, nil)
 	if err != nil {

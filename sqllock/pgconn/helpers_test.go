@@ -3,6 +3,7 @@ package pgconn
 import (
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
@@ -30,6 +31,28 @@ func openDB(t *testing.T, server *testserver.Postgres) *sql.DB {
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+// awaitListening waits until the drivers of this process listen.
+func awaitListening(t *testing.T) {
+	t.Helper()
+	down := func() (n int) {
+		hubs.Lock()
+		defer hubs.Unlock()
+		for _, h := range hubs.m {
+			h.mu.Lock()
+			if !h.up {
+				n++
+			}
+			h.mu.Unlock()
+		}
+		return n
+	}
+	for end := time.Now().Add(time.Minute); down() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a driver does not listen")
+		}
+	}
 }
 
 // endClients ends the connections of all clients but the one that runs it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -12,8 +13,46 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-func libraryFor(l listener) sqllock.Library {
-	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together, Demoted: demoted, Pending: pending, Leave: l.leave}
+// libraryFor returns what package sqllock needs to know of a pool that connects by now.
+func libraryFor(now configure) sqllock.Library {
+	return sqllock.Library{
+		Failure: failure, Together: together, Demoted: demoted, Pending: pending, Leave: leave,
+		Learn: func(ctx context.Context, conn *sql.Conn, library *sqllock.Library) error {
+			return learn(ctx, conn, now, library)
+		},
+	}
+}
+
+// below runs f on pgx's connection below one of database/sql.
+func below(conn *sql.Conn, f func(*pgx.Conn) error) error {
+	return conn.Raw(func(c any) error {
+		own, ok := c.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("the pool's driver is not pgx's stdlib: %T", c)
+		}
+		return f(own.Conn())
+	})
+}
+
+// learn implements Learn of sqllock.Library: it subscribes to notifications, unless there is a pooler between the pool
+// and the server. Where a pooler gives each transaction another connection it swallows them. Nor are statements prepared
+// there: one that pgx has prepared is unknown on the next connection, or its name is taken. A pooler shows by the process
+// number that it tells the client: another process of the server carries out the statements.
+func learn(ctx context.Context, conn *sql.Conn, now configure, library *sqllock.Library) error {
+	return below(conn, func(own *pgx.Conn) error {
+		var pid uint32
+		err := own.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+		mode, key := own.Config().DefaultQueryExecMode, keyOf(own.Config())
+		switch {
+		case err != nil:
+		case pid == own.PgConn().PID():
+			library.Listen = func(receive func(string)) (string, func()) { return listen(key, now, receive) }
+		case mode != pgx.QueryExecModeExec && mode != pgx.QueryExecModeSimpleProtocol:
+			library.Before = []any{pgx.QueryExecModeExec}
+			library.Together = nil // pgx prepares what is in a batch
+		}
+		return err
+	})
 }
 
 // failure implements Failure of sqllock.Library.
@@ -45,12 +84,12 @@ func failure(err error) sqllock.Failure {
 
 // together implements Together of sqllock.Library by pgx's pipeline.
 func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
-	return conn.Raw(func(c any) error {
+	return below(conn, func(own *pgx.Conn) error {
 		var batch pgx.Batch
 		for _, s := range statements {
 			batch.Queue(s.Text, s.Args...)
 		}
-		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, &batch)
+		results := own.SendBatch(ctx, &batch)
 		for _, s := range statements {
 			if err := collect(results, s); err != nil {
 				results.Close() // the same error
@@ -62,21 +101,13 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 }
 
 func collect(results pgx.BatchResults, s sqllock.Statement) error {
-	if s.Each != nil {
+	if s.Into != nil || s.Each != nil {
 		rows, err := results.Query()
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		for rows.Next() {
-			if err := s.Each(rows.Scan); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	}
-	if s.Into != nil {
-		return results.QueryRow().Scan(s.Into...)
+		return s.Read(rows)
 	}
 	tag, err := results.Exec()
 	if err == nil && s.Changed != nil {
@@ -89,8 +120,7 @@ func collect(results pgx.BatchResults, s sqllock.Statement) error {
 // statement. A pooler may tell what was true when it connected, so the server is asked before it is believed.
 func demoted(ctx context.Context, conn *sql.Conn) bool {
 	is := false
-	conn.Raw(func(c any) error {
-		own := c.(*stdlib.Conn).Conn()
+	below(conn, func(own *pgx.Conn) error {
 		if told := own.PgConn().ParameterStatus; told("in_hot_standby") == "on" || told("default_transaction_read_only") == "on" {
 			is = !takesWrites(ctx, own)
 		}
@@ -101,26 +131,20 @@ func demoted(ctx context.Context, conn *sql.Conn) bool {
 
 // pending implements Pending of sqllock.Library. The server tells it after each statement.
 func pending(_ context.Context, conn *sql.Conn) (is bool) {
-	conn.Raw(func(c any) error {
-		is = c.(*stdlib.Conn).Conn().PgConn().TxStatus() != 'I'
+	below(conn, func(own *pgx.Conn) error {
+		is = own.PgConn().TxStatus() != 'I'
 		return nil
 	})
 	return is
 }
 
 // leave implements Leave of sqllock.Library. It closes the connection below database/sql, because a pool of pgx
-// would take it back. The hub may listen at the same server, where nothing is told.
-func (l listener) leave(conn *sql.Conn) {
-	conn.Raw(func(c any) error {
-		closeConn(c.(*stdlib.Conn).Conn())
+// would take it back.
+func leave(conn *sql.Conn) {
+	below(conn, func(own *pgx.Conn) error {
+		closeConn(own)
 		return nil
 	})
-	hubs.Lock()
-	h := hubs.m[keyOf(l.config)]
-	hubs.Unlock()
-	if h != nil {
-		h.leaveServer()
-	}
 }
 
 // takesWrites reports whether the server is still there, and takes writes.
@@ -130,30 +154,4 @@ func takesWrites(ctx context.Context, conn *pgx.Conn) bool {
 	var readOnly string
 	err := conn.QueryRow(ctx, "SHOW transaction_read_only", pgx.QueryExecModeExec).Scan(&readOnly)
 	return err == nil && readOnly == "off"
-}
-
-// behindPooler makes a library prepare no statements if there is a pooler between the pool and the server. Where
-// the pooler gives each transaction another connection, a statement that pgx has prepared is unknown on the next
-// one, or its name is taken there, and nearly all requests fail. A pooler shows by the process number that it tells
-// the client: another process of the server carries out the statements.
-func behindPooler(ctx context.Context, db *sql.DB, library *sqllock.Library) error {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return conn.Raw(func(c any) error {
-		own := c.(*stdlib.Conn).Conn()
-		switch own.Config().DefaultQueryExecMode {
-		case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
-			return nil // nothing is prepared
-		}
-		var pid uint32
-		err := own.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
-		if err == nil && pid != own.PgConn().PID() {
-			library.Before = []any{pgx.QueryExecModeExec}
-			library.Together = nil // pgx prepares what is in a batch
-		}
-		return err
-	})
 }

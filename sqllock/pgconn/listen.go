@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,35 +14,32 @@ import (
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// All drivers of a process that connect in the same way share a hub: one connection that listens, on one channel.
-// It exists while it has subscribers.
-
 // hubs are those of this process, by their configuration: see keyOf.
 var hubs = struct {
 	sync.Mutex
 	m map[string]*hub
 }{m: map[string]*hub{}}
 
-// hub is one connection that listens.
+// hub is one connection that listens, on one channel, for all drivers of the process that connect in the same way. It
+// exists while it has subscribers.
 type hub struct {
-	config  *pgx.ConnConfig
 	channel string
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
 	mu          sync.Mutex // held while subscribers are called
 	subscribers map[*subscriber]bool
-	up          chan struct{} // closed while it listens
-	err         error         // of the last attempt to
-	leave       func()        // the server at which it listens; nil: it does not
+	up          bool // notifications arrive
 }
 
 // subscriber is one driver.
 type subscriber struct {
 	receive func(payload string)
-	// fresh returns the configuration by which the driver's pool would connect now. nil: as before.
-	fresh func(context.Context) (*pgx.ConnConfig, error)
+	now     configure
 }
+
+// configure returns the configuration by which a driver's pool connects now.
+type configure func(context.Context) (*pgx.ConnConfig, error)
 
 const (
 	// firstPause is the pause before another attempt to listen; it doubles up to the longest.
@@ -61,139 +56,107 @@ func keyOf(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%q", []any{c.ConnString(), c.Host, c.Port, c.User, c.Database})
 }
 
-// listener implements Listen of sqllock.Library.
-type listener struct {
-	config *pgx.ConnConfig
-	fresh  func(context.Context) (*pgx.ConnConfig, error) // see subscriber
-}
-
-func (l listener) listen(ctx context.Context, receive func(string)) (string, func(), error) {
-	key, me := keyOf(l.config), &subscriber{receive, l.fresh}
+// listen implements Listen of sqllock.Library.
+func listen(key string, now configure, receive func(string)) (channel string, stop func()) {
+	me := &subscriber{receive, now}
 	hubs.Lock()
+	defer hubs.Unlock()
 	h := hubs.m[key]
 	if h == nil {
-		h = newHub(l.config)
+		ctx, cancel := context.WithCancel(context.Background())
+		h = &hub{
+			channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel, subscribers: map[*subscriber]bool{},
+		}
+		h.done.Go(func() { h.run(ctx) })
 		hubs.m[key] = h
 	}
 	h.mu.Lock()
-	h.subscribers[me] = true
-	up := h.up
-	h.mu.Unlock()
-	hubs.Unlock()
-	leave := func() {
-		hubs.Lock()
-		h.mu.Lock() // nothing is received after this
-		delete(h.subscribers, me)
-		last := len(h.subscribers) == 0
-		h.mu.Unlock()
-		if last && hubs.m[key] == h {
-			delete(hubs.m, key)
-		}
-		hubs.Unlock()
-		if last {
-			h.cancel()
-			h.done.Wait()
-		}
-	}
-	if err := h.await(ctx, up); err != nil {
-		leave()
-		return "", nil, err
-	}
-	return h.channel, leave, nil
-}
-
-// newHub returns a hub that starts listening.
-func newHub(config *pgx.ConnConfig) *hub {
-	ctx, cancel := context.WithCancel(context.Background())
-	h := &hub{
-		config: forListening(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
-		subscribers: map[*subscriber]bool{}, up: make(chan struct{}),
-	}
-	h.done.Go(func() { h.run(ctx) })
-	return h
-}
-
-// forListening returns a configuration of a pool's connection for one that listens, at a server that takes writes.
-// The pool's own OnNotification would keep ours.
-func forListening(config *pgx.ConnConfig) *pgx.ConnConfig {
-	config = config.Copy()
-	config.OnNotification = nil
-	if config.ValidateConnect == nil {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	return config
-}
-
-// await returns nil when a channel is closed because the hub listens, or the error that prevents it.
-func (h *hub) await(ctx context.Context, up <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	select {
-	case <-up:
-		return nil
-	case <-ctx.Done():
-	}
-	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.err != nil {
-		return h.err
+	h.subscribers[me] = true
+	if h.up {
+		receive("")
 	}
-	return ctx.Err()
+	return h.channel, func() { h.leave(key, me) }
 }
 
-// run listens until the context ends. When the connection is lost it listens again, and tells subscribers that
-// notifications may have been lost. If the first attempt fails it tells them that none arrive.
+// leave ends a subscription, and the hub with the last one.
+func (h *hub) leave(key string, s *subscriber) {
+	hubs.Lock()
+	h.mu.Lock() // nothing is received after this
+	delete(h.subscribers, s)
+	last := len(h.subscribers) == 0
+	h.mu.Unlock()
+	if last {
+		delete(hubs.m, key)
+	}
+	hubs.Unlock()
+	if last {
+		h.cancel()
+		h.done.Wait()
+	}
+}
+
+// run listens until the context ends. It tells subscribers when it listens (again), because notifications may have been
+// lost before, and once when it cannot.
 func (h *hub) run(ctx context.Context) {
-	listened := false // and subscribers have not been told that it does not any more
+	lost := false
 	for wait := firstPause; ctx.Err() == nil; wait = min(2*wait, longestPause) {
 		conn, err := h.subscribe(ctx)
-		if err == nil {
-			wait = firstPause
-			staying, leave := context.WithCancel(ctx)
-			h.mu.Lock()
-			close(h.up)
-			h.leave = leave
-			h.mu.Unlock()
-			h.publish("")
-			h.forward(staying, conn)
-			leave()
+		switch {
+		case err == nil:
+			wait, lost = firstPause, false
+			h.publish("", true)
+			h.forward(ctx, conn)
 			closeConn(conn)
-			listened = true
-		} else if listened && ctx.Err() == nil {
-			h.publish("lost " + err.Error())
-			listened = false
+		case !lost && ctx.Err() == nil:
+			lost = true
+			h.publish("lost "+err.Error(), false)
 		}
-		h.mu.Lock()
-		if h.err = err; err == nil {
-			h.up = make(chan struct{})
-		}
-		h.mu.Unlock()
 		pause.Sleep(ctx, wait)
 	}
 }
 
 // publish passes a notification on to all subscribers.
-func (h *hub) publish(payload string) {
+func (h *hub) publish(payload string, up bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for l := range h.subscribers {
-		l.receive(payload)
+	h.up = up
+	for s := range h.subscribers {
+		s.receive(payload)
 	}
 }
 
-// subscribe opens a connection and listens on it.
+// subscribe opens a connection as the pool of one of the drivers does now, to a server that takes writes, and listens on
+// it.
 func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	conn, err := h.connect(ctx)
+	config, err := h.anyone()(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.listenOn(ctx, conn); err != nil {
-		closeConn(conn)
-		return nil, err
+	config = config.Copy()
+	config.OnNotification = nil // the pool's own would keep ours
+	if config.ValidateConnect == nil {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	return conn, nil
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		if err = h.listenOn(ctx, conn); err != nil {
+			closeConn(conn)
+		}
+	}
+	return conn, err
+}
+
+// anyone returns how one of the drivers connects.
+func (h *hub) anyone() configure {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subscribers {
+		return s.now
+	}
+	return func(context.Context) (*pgx.ConnConfig, error) { return nil, context.Canceled } // the last one has left
 }
 
 // listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case otherwise.
@@ -205,34 +168,9 @@ func (h *hub) listenOn(ctx context.Context, conn *pgx.Conn) error {
 // isGood reports whether the server is still there, and takes writes. It listens again, so that operators see in
 // pg_stat_activity what the connection is for.
 func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
-	if !takesWrites(ctx, conn) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	return h.listenOn(ctx, conn) == nil
-}
-
-// connect connects as before or, if that fails, as the pool of one of the drivers does now: the password or certificate
-// may have been replaced since.
-func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, h.config)
-	if err == nil {
-		return conn, nil
-	}
-	h.mu.Lock()
-	all := slices.Collect(maps.Keys(h.subscribers))
-	h.mu.Unlock()
-	for _, l := range all {
-		if l.fresh == nil {
-			continue
-		}
-		if config, trouble := l.fresh(ctx); trouble == nil { // else the pool's own statements report it
-			h.config = forListening(config)
-			return pgx.ConnectConfig(ctx, h.config)
-		}
-	}
-	return nil, err
+	return takesWrites(ctx, conn) && h.listenOn(ctx, conn) == nil
 }
 
 // closeConn closes a connection. Its error would be of no use.
@@ -251,18 +189,9 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 		cancel()
 		switch {
 		case err == nil:
-			h.publish(n.Payload)
+			h.publish(n.Payload, true)
 		case ctx.Err() != nil || !silent || !h.isGood(ctx, conn):
 			return
 		}
-	}
-}
-
-// leaveServer makes the hub listen anew: a server to which the drivers' connections lead takes no writes any more.
-func (h *hub) leaveServer() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.leave != nil {
-		h.leave()
 	}
 }

@@ -5,7 +5,6 @@ package pgconn
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -84,42 +83,11 @@ func TestListenerLost(t *testing.T) {
 	a, b := p.open(), p.open()
 	handOver(t, []*holdfast.Client{a, b})
 	p.dropListener()
-	p.log.await(t, "do not arrive any more")
+	p.log.await(t, "do not arrive")
 	handOver(t, []*holdfast.Client{a, b})
 	exec(t, p.admin, "ALTER ROLE one LOGIN")
 	p.log.await(t, "arrive again")
 	handOver(t, []*holdfast.Client{a, b})
-}
-
-// TestListenerOfNobody: New leaves no connection that listens if its context ends when the
-// greeting arrives. The two happen at the same time, so New may see either first.
-func TestListenerOfNobody(t *testing.T) {
-	server := testserver.StartPostgres(t)
-	db := openDB(t, server)
-	config, err := configOf(t.Context(), db)
-	must(t, err)
-	for range 20 {
-		ctx, cancel := context.WithCancel(t.Context())
-		library := libraryFor(listener{config: config})
-		listen := library.Listen
-		library.Listen = func(ctx context.Context, receive func(string)) (string, func(), error) {
-			return listen(ctx, func(payload string) {
-				if strings.HasPrefix(payload, "hello ") {
-					cancel()
-				}
-				receive(payload)
-			})
-		}
-		if d, err := sqllock.New(ctx, db, sqllock.Postgres, library, nil); !errors.Is(err, context.Canceled) {
-			t.Fatalf("P11: New, whose context ended, returned %v, %v", d, err)
-		}
-		hubs.Lock()
-		n := len(hubs.m)
-		hubs.Unlock()
-		if n > 0 {
-			t.Fatal("P9: a driver that was not made listens on")
-		}
-	}
 }
 
 // TestNotifications: a notification goes to the first waiter only, and to nobody if nobody
@@ -132,23 +100,31 @@ func TestNotifications(t *testing.T) {
 		return n
 	}
 	var mu sync.Mutex
-	payloads := map[string]bool{} // without those of a driver's start
+	payloads := map[string]bool{}
+	var up sync.WaitGroup
 	var locks []*holdfast.Client
 	for range 4 {
+		up.Add(1)
+		subscribed := sync.OnceFunc(up.Done)
 		db := openDB(t, server)
-		config, err := configOf(t.Context(), db)
-		must(t, err)
-		library := libraryFor(listener{config: config})
-		listen := library.Listen
-		library.Listen = func(ctx context.Context, receive func(string)) (string, func(), error) {
-			return listen(ctx, func(payload string) {
-				if !strings.HasPrefix(payload, "hello ") && payload != "" {
+		library := libraryFor(asPool(db))
+		learn := library.Learn
+		library.Learn = func(ctx context.Context, conn *sql.Conn, l *sqllock.Library) error {
+			err := learn(ctx, conn, l)
+			listen := l.Listen
+			l.Listen = func(receive func(string)) (string, func()) {
+				return listen(func(payload string) {
+					receive(payload)
+					if payload == "" {
+						subscribed()
+						return
+					}
 					mu.Lock()
 					payloads[payload] = true
 					mu.Unlock()
-				}
-				receive(payload)
-			})
+				})
+			}
+			return err
 		}
 		d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Poll: time.Minute})
 		must(t, err)
@@ -156,6 +132,7 @@ func TestNotifications(t *testing.T) {
 		must(t, err)
 		locks = append(locks, c)
 	}
+	up.Wait()
 	if n := listeners(); n != 1 {
 		t.Errorf("P9: four drivers of a process listen on %d connections; one is enough", n)
 	}

@@ -1,11 +1,8 @@
 package pgconn
 
 import (
-	"bytes"
-	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -54,18 +51,6 @@ func TestSchema(t *testing.T) {
 	exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'one'")
 	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "later", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: after a change of search_path a name is granted twice: %v", err)
-	}
-
-	// Two stores are there now, whoever has made them.
-	var log bytes.Buffer
-	db, err := sql.Open("pgx", as("postgres", ""))
-	must(t, err)
-	defer db.Close()
-	d, err := New(t.Context(), db, &sqllock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	must(t, err)
-	d.Close()
-	if text := log.String(); !strings.Contains(text, "used=public") || !strings.Contains(text, "others=[one]") {
-		t.Errorf("the log does not tell of the other tables: %s", text)
 	}
 }
 

@@ -5,10 +5,8 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"io"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -36,82 +34,67 @@ func (t Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Res
 // returns, so the row need not be scanned. Arguments are pgx's; the row's values are converted as database/sql
 // does.
 func (t Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	r := t.first(ctx, query, args)
+	formats := pgx.QueryResultFormats{pgx.TextFormatCode}
+	var r oneRow
+	rows, err := t.Query(ctx, query, append([]any{formats}, args...)...)
+	if r.err = err; err == nil {
+		r.read(rows, t.Conn().TypeMap())
+	}
 	// Only a *sql.DB makes a *sql.Row. This one has no connection, and ends at once.
 	db := sql.OpenDB(&r)
 	defer db.Close()
 	return db.QueryRowContext(context.Background(), "")
 }
 
-// first runs a query and keeps its first row.
-func (t Tx) first(ctx context.Context, query string, args []any) (r oneRow) {
-	formats := pgx.QueryResultFormats{pgx.TextFormatCode}
-	rows, err := t.Query(ctx, query, append([]any{formats}, args...)...)
-	if err != nil {
-		return oneRow{err: err}
-	}
-	defer rows.Close()
-	types := t.Conn().TypeMap()
-	for _, field := range rows.FieldDescriptions() {
-		r.columns = append(r.columns, field.Name)
-	}
-	if rows.Next() {
-		raw := rows.RawValues()
-		for i, field := range rows.FieldDescriptions() {
-			r.values = append(r.values, valueOf(types, field, raw[i]))
-		}
-	}
-	rows.Close() // reads the rest
-	r.err = rows.Err()
-	return r
-}
-
-// valueOf converts a column in PostgreSQL's text format to one of database/sql's types.
-func valueOf(types *pgtype.Map, field pgconn.FieldDescription, raw []byte) sqldriver.Value {
-	if raw == nil {
-		return nil
-	}
-	var err error
-	var value sqldriver.Value
-	switch field.DataTypeOID {
-	case pgtype.BoolOID:
-		value, err = decode[bool](types, field, raw)
-	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
-		value, err = decode[int64](types, field, raw)
-	case pgtype.Float4OID, pgtype.Float8OID:
-		value, err = decode[float64](types, field, raw)
-	case pgtype.ByteaOID:
-		value, err = decode[[]byte](types, field, raw)
-	case pgtype.DateOID, pgtype.TimestampOID, pgtype.TimestamptzOID:
-		value, err = decode[time.Time](types, field, raw)
-	default:
-		return string(raw)
-	}
-	if err != nil {
-		return string(raw) // a time "infinity"
-	}
-	return value
-}
-
-func decode[T any](types *pgtype.Map, field pgconn.FieldDescription, raw []byte) (value T, err error) {
-	err = types.Scan(field.DataTypeOID, pgx.TextFormatCode, raw, &value)
-	return value, err
-}
-
-// oneRow is the result of a query. It is also the database/sql driver whose only result it is.
+// oneRow is the first row of a query, and the database/sql driver whose only result it is. Nobody prepares or begins
+// anything there.
 type oneRow struct {
+	sqldriver.Conn
 	columns []string
 	values  []sqldriver.Value // nil: there was no row
 	err     error             // of the query
 }
 
+// read takes the first row, in PostgreSQL's text format, and reads the rest.
+func (r *oneRow) read(rows pgx.Rows, types *pgtype.Map) {
+	defer func() {
+		rows.Close()
+		r.err = rows.Err()
+	}()
+	first := rows.Next()
+	for i, field := range rows.FieldDescriptions() {
+		r.columns = append(r.columns, field.Name)
+		if first {
+			r.values = append(r.values, valueOf(types, field.DataTypeOID, rows.RawValues()[i]))
+		}
+	}
+}
+
+// valueOf converts a column to one of database/sql's types.
+func valueOf(types *pgtype.Map, oid uint32, raw []byte) sqldriver.Value {
+	if known, ok := types.TypeForOID(oid); ok {
+		if value, err := known.Codec.DecodeDatabaseSQLValue(types, oid, pgx.TextFormatCode, raw); err == nil {
+			return value
+		}
+	}
+	if raw == nil {
+		return nil
+	}
+	return string(raw)
+}
+
 // Connect implements driver.Connector of database/sql, as Driver does.
-func (r *oneRow) Connect(context.Context) (sqldriver.Conn, error) { return rowConn{row: r}, nil }
+func (r *oneRow) Connect(context.Context) (sqldriver.Conn, error) { return r, nil }
 
 // Driver returns nothing: nobody asks.
 func (r *oneRow) Driver() sqldriver.Driver { return nil }
 
-// Columns implements driver.Rows of database/sql, as Next and Close do.
+// QueryContext implements driver.QueryerContext of database/sql.
+func (r *oneRow) QueryContext(context.Context, string, []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	return r, r.err
+}
+
+// Columns implements driver.Rows of database/sql, as Next does.
 func (r *oneRow) Columns() []string { return r.columns }
 
 // Next copies the row, the first time.
@@ -124,22 +107,5 @@ func (r *oneRow) Next(into []sqldriver.Value) error {
 	return nil
 }
 
-// Close does nothing.
+// Close does nothing, for the connection and its rows.
 func (r *oneRow) Close() error { return nil }
-
-// rowConn is the connection of the driver oneRow. Nobody prepares or begins anything there.
-type rowConn struct {
-	sqldriver.Conn
-	row *oneRow
-}
-
-// QueryContext implements driver.QueryerContext of database/sql.
-func (c rowConn) QueryContext(context.Context, string, []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	if c.row.err != nil {
-		return nil, c.row.err
-	}
-	return c.row, nil
-}
-
-// Close does nothing.
-func (rowConn) Close() error { return nil }

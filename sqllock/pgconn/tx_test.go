@@ -80,25 +80,6 @@ func (c *txCases) locks() {
 		c.Errorf("a name without a row: %v", err)
 	}
 	c.must(first.Commit(ctx), txlock.Postgres.TryLock(ctx, second, "a"), second.Rollback(ctx))
-
-	// Of two that wait for each other one has a conflict.
-	first, second = c.begin(), c.begin()
-	c.must(txlock.Postgres.Lock(ctx, first, "a"), txlock.Postgres.Lock(ctx, second, "b"))
-	answers := make(chan error, 2)
-	for tx, name := range map[Tx]string{first: "b", second: "a"} {
-		go func() {
-			err := txlock.Postgres.Lock(ctx, tx, name)
-			tx.Rollback(ctx)
-			answers <- err
-		}()
-	}
-	one, two := <-answers, <-answers
-	if one == nil {
-		one, two = two, one
-	}
-	if !errors.Is(one, txlock.ErrConflict) || two != nil {
-		c.Errorf("a deadlock: %v and %v", one, two)
-	}
 }
 
 // values: a row is scanned as one of database/sql.

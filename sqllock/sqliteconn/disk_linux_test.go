@@ -1,3 +1,5 @@
+//go:build soak
+
 package sqliteconn
 
 import (
@@ -6,11 +8,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func init() { parts["fill"] = fill }
@@ -88,4 +93,10 @@ func untilRefused(ctx context.Context, d driver.Driver) (driver.Grant, error) {
 		}
 	}
 	return driver.Grant{}, errors.New("all were granted")
+}
+
+// TestFullDisk: where the file may not grow a request fails with an error, a hold stays, and everything goes on when
+// there is room again.
+func TestFullDisk(t *testing.T) {
+	testserver.StartChild(t, "fill", filepath.Join(t.TempDir(), "locks.db")).End()
 }

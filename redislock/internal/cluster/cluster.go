@@ -10,6 +10,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -37,6 +38,7 @@ type Conn struct {
 	alive context.Context // until Close
 	stop  context.CancelFunc
 	work  sync.WaitGroup
+	late  atomic.Int64 // requests under way that servers owe replies to for long
 
 	mu         sync.Mutex
 	reserves   bool             // each server has a connection for renewals and releases
@@ -205,7 +207,7 @@ func (c *Conn) exchange(ctx context.Context, to redirection, commands []wire.Com
 			all = append(all, wire.Command{Args: []string{"ASKING"}}, command)
 		}
 	}
-	replies := n.do(ctx, all, reserved)
+	replies := c.request(ctx, n, all, reserved)
 	for i := range commands {
 		if to.ask {
 			replies[i] = replies[2*i+1]
@@ -283,11 +285,7 @@ func (c *Conn) learn(ctx context.Context) error {
 			c.prune()
 			return nil
 		}
-		if err = fmt.Errorf("%s: %w", address, err); errs == nil {
-			errs = err
-		} else {
-			errs = fmt.Errorf("%w; %w", errs, err)
-		}
+		errs = errors.Join(errs, fmt.Errorf("%s: %w", address, err))
 	}
 	return errs
 }

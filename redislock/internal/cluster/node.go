@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/pause"
@@ -18,9 +17,6 @@ const openWithin = 5 * time.Second
 type node struct {
 	server   *wire.Server
 	reserved func(context.Context, []wire.Command) []wire.Reply // nil: not asked for
-
-	owed  atomic.Int64 // requests under way
-	heard atomic.Int64 // when the last reply came, or the first request went; since began, in nanoseconds
 }
 
 // node returns the server at an address, to which it begins to connect if it has not.
@@ -41,44 +37,27 @@ func (c *Conn) node(address string) (*node, error) {
 	return n, nil
 }
 
-// began is what instants count from.
-var began = time.Now()
+// silentFor is how long a server may owe replies before the others are asked whether another has its slots.
+const silentFor = time.Second
 
-// do sends commands, and takes note of silence.
-func (n *node) do(ctx context.Context, commands []wire.Command, reserved bool) []wire.Reply {
+// request sends commands to a server, and counts those that are late.
+func (c *Conn) request(ctx context.Context, n *node, commands []wire.Command, reserved bool) []wire.Reply {
 	send := n.server.Do
 	if reserved {
 		send = n.reserved
 	}
-	if n.owed.Add(1) == 1 {
-		n.heard.Store(int64(time.Since(began)))
-	}
+	late := time.AfterFunc(silentFor, func() { c.late.Add(1) })
 	replies := send(ctx, commands)
-	if ctx.Err() == nil {
-		n.heard.Store(int64(time.Since(began)))
+	if !late.Stop() {
+		c.late.Add(-1)
 	}
-	n.owed.Add(-1)
 	return replies
 }
 
-// silentFor is how long a server may owe replies and send none, before the others are asked whether
-// another has its slots.
-const silentFor = time.Second
-
-func (n *node) silent() bool {
-	return n.owed.Load() > 0 && time.Since(began)-time.Duration(n.heard.Load()) >= silentFor
-}
-
-// watch asks for the table, again and again, while a server is silent, until the Conn is closed.
+// watch asks for the table, again and again, while requests are late, until the Conn is closed.
 func (c *Conn) watch() {
 	for pause.Sleep(c.alive, silentFor/2) {
-		c.mu.Lock()
-		silent := false
-		for _, n := range c.nodes {
-			silent = silent || n.silent()
-		}
-		c.mu.Unlock()
-		if silent {
+		if c.late.Load() > 0 {
 			c.refresh()
 		}
 	}

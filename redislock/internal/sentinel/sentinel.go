@@ -176,11 +176,7 @@ func (l *Locator) ask(ctx context.Context) (string, error) {
 			return "", ctx.Err()
 		}
 		if a.err != nil {
-			if errs == nil {
-				errs = a.err
-			} else {
-				errs = fmt.Errorf("%w; %w", errs, a.err)
-			}
+			errs = errors.Join(errs, a.err)
 			continue
 		}
 		got++

@@ -21,7 +21,7 @@ func stat(e *encoder, s Stat) {
 	e.int64(0)
 	e.int64(s.EphemeralOwner)
 	e.int32(0)
-	e.int32(s.NumChildren)
+	e.int32(0)
 	e.int64(0)
 }
 

@@ -122,8 +122,6 @@ func (d *decoder) stat() Stat {
 	s := Stat{Czxid: d.int64(), Mzxid: d.int64(), Ctime: d.int64(), Mtime: d.int64(), Version: d.int32()}
 	d.take(4 + 4) // versions of the children and the ACL
 	s.EphemeralOwner = d.int64()
-	d.take(4) // length of the data
-	s.NumChildren = d.int32()
-	d.take(8) // the transaction that last changed the children
+	d.take(4 + 4 + 8) // length of the data, number of children, the transaction that last changed those
 	return s
 }

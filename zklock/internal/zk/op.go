@@ -70,7 +70,6 @@ type Stat struct {
 	Ctime, Mtime   int64 // when that was: milliseconds since 1970, by the leader's wall clock
 	Version        int32 // of the data
 	EphemeralOwner int64 // the session's id; 0: not ephemeral
-	NumChildren    int32
 }
 
 // Reply is the answer to one operation.
@@ -163,21 +162,6 @@ func committed(err error) bool {
 	return false
 }
 
-// appendInMulti appends the operation as one of a Multi.
-func (op *Op) appendInMulti(e *encoder) {
-	e.int32(int32(op.code))
-	e.bool(false)
-	e.int32(-1)
-	op.encode(e)
-}
-
-// SizeInMulti returns how many bytes an operation takes in a Multi.
-func SizeInMulti(op Op) int {
-	var e encoder
-	op.appendInMulti(&e)
-	return len(e.b)
-}
-
 // encode appends what follows the header.
 func (op *Op) encode(e *encoder) {
 	switch op.code {
@@ -205,7 +189,10 @@ func (op *Op) encode(e *encoder) {
 		e.int32(op.number)
 	case opMulti:
 		for i := range op.ops {
-			op.ops[i].appendInMulti(e)
+			e.int32(int32(op.ops[i].code))
+			e.bool(false)
+			e.int32(-1)
+			op.ops[i].encode(e)
 		}
 		e.int32(-1)
 		e.bool(true)

@@ -18,17 +18,8 @@
 // processes that have left the group and the session. If the guard is killed, the kernel kills the
 // command (PR_SET_PDEATHSIG), and the supervisor adopts and kills the rest.
 //
-// What survives:
-//
-//   - processes of other users, for example those that the command starts by sudo: neither the
-//     guard nor the supervisor may signal them;
-//   - on Linux, if the supervisor and the guard are both killed by SIGKILL, the command's
-//     descendants, but not the command itself;
-//   - if the supervisor and the guard are both stopped, as by a SIGSTOP to each or by a debugger, and the
-//     command is not: all of it, beside the next holder of the lock, until the guard is continued. A
-//     freezer that stops the command too does no harm;
-//   - on other systems, and on Linux without a /proc of their PID namespace, processes that have left the
-//     group; on other systems also the whole group, if the supervisor and the guard are both killed.
+// `holdfast run --help` says what survives. On other systems than Linux that is also the whole group, if the
+// supervisor and the guard are both killed.
 //
 // The supervisor's side is child.go, the guard's side guard_unix.go. The supervisor tells the guard
 // trust deadlines, the guard reports back.
@@ -39,6 +30,7 @@ package child
 import (
 	"bufio"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -131,13 +123,11 @@ func (c *Child) startGuard(o Options) (err error) {
 		return err
 	}
 	defer orders.Close()
-	defer closeIf(&err, trust)
 	reports, guardReports, err := os.Pipe()
 	if err != nil {
-		return err
+		return err // the garbage collector closes the other ends
 	}
 	defer guardReports.Close()
-	defer closeIf(&err, reports)
 	// The guard inherits its ends of the pipes under the same numbers: any other number may be a
 	// descriptor that the command should inherit.
 	for _, f := range []*os.File{orders, guardReports} {
@@ -156,13 +146,6 @@ func (c *Child) startGuard(o Options) (err error) {
 	return err
 }
 
-// closeIf closes a file if there is an error.
-func closeIf(err *error, f *os.File) {
-	if *err != nil {
-		f.Close()
-	}
-}
-
 // startCommand has the guard start the command.
 func (c *Child) startCommand(o Options, reports io.Reader) error {
 	if r, err := readReport(reports); err != nil || r.what != guardReady {
@@ -178,7 +161,9 @@ func (c *Child) startCommand(o Options, reports io.Reader) error {
 	default:
 		c.pid.Store(int64(r.n))
 	}
-	c.tty.ignoreStops()
+	// This process may use the terminal from the background. It ignores SIGTTOU only now, because the command must
+	// not inherit that.
+	signal.Ignore(syscall.SIGTTOU)
 	return nil
 }
 
@@ -253,9 +238,9 @@ func (c *Child) Trust(until driver.Instant) {
 	// A guard that is stopped does not read. This process must not wait for it, so the write fails at
 	// once if the pipe is full. A write deadline would be wrong: on a busy machine it passes before the
 	// write has begun, and the guard waits for the first trust deadline for ever.
-	line := fmt.Appendln(nil, until)
+	order := binary.NativeEndian.AppendUint64(nil, uint64(until))
 	pipe.Write(func(fd uintptr) bool {
-		syscall.Write(int(fd), line)
+		syscall.Write(int(fd), order)
 		return true
 	})
 }
@@ -287,8 +272,10 @@ func (c *Child) GoOn(stopped syscall.Signal) {
 }
 
 // Kill kills the command's group and, on Linux, all descendants of the command that have left the
-// group. It waits until they are gone, but no longer than within, and returns how many are left.
+// group. It waits until they are gone, but no longer than within, and returns how many are left. Then it restores
+// the terminal's settings, because a command that was killed could not.
 func (c *Child) Kill(within time.Duration) int {
+	defer c.tty.restore()
 	end := time.Now().Add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		c.Signal(syscall.SIGKILL)
@@ -301,13 +288,6 @@ func (c *Child) Kill(within time.Duration) int {
 		}
 		time.Sleep(pause)
 	}
-}
-
-// RestoreTerminal takes the terminal back and restores its settings, because a command that was
-// killed could not.
-func (c *Child) RestoreTerminal() {
-	c.tty.takeBack()
-	c.tty.restore()
 }
 
 // Close ends the guard and takes the terminal back. Processes that the command has left running go

@@ -3,17 +3,15 @@
 package child
 
 import (
-	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
+	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -26,15 +24,10 @@ func init() {
 	if len(os.Args) < 6 || os.Args[0] != guardName {
 		return
 	}
-	var numbers [3]int
-	for i := range numbers {
-		n, err := strconv.Atoi(os.Args[1+i])
-		if err != nil {
-			os.Exit(1)
-		}
-		numbers[i] = n
+	g := guard{}
+	if _, err := fmt.Sscan(strings.Join(os.Args[1:4], " "), &g.orders, &g.reports, &g.supervisorGroup); err != nil {
+		os.Exit(1)
 	}
-	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2]}
 	showName(guardName)
 	syscall.CloseOnExec(g.orders)
 	syscall.CloseOnExec(g.reports)
@@ -48,7 +41,6 @@ type guard struct {
 	reports         int // the descriptor to which reports are written
 	supervisorGroup int // the supervisor's process group
 	until           driver.Instant
-	partial         []byte // the beginning of a line that has not arrived completely
 }
 
 // run is the guard's life: it starts the command when it has been told a trust deadline, waits for
@@ -78,26 +70,12 @@ func (g *guard) run(path string, args []string) {
 	os.Stdout.Close()
 	report{commandStarted, pid}.write(g.reports)
 	go g.reap(pid)
-	tell("holdfast: killing the command: " + g.watch() + "\n")
-	g.kill()
-}
-
-// tell writes a text to the standard error, unless that could block: whoever reads it must not delay the
-// killing. The command may fill a pipe between the question and the write.
-func tell(text string) {
-	fds := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
-	if n, err := unix.Poll(fds, 0); err != nil || n == 0 || fds[0].Revents&unix.POLLOUT == 0 {
-		return
-	}
-	told := make(chan struct{})
-	go func() {
+	why, told := g.watch(), make(chan struct{})
+	go func() { // beside the killing: nobody may read the standard error
 		defer close(told)
-		io.WriteString(os.Stderr, text)
+		io.WriteString(os.Stderr, "holdfast: killing the command: "+why+"\n")
 	}()
-	select {
-	case <-told:
-	case <-time.After(10 * time.Millisecond):
-	}
+	g.kill(told)
 }
 
 // catchSignals catches the signals that would end or stop a Go program: see package os/signal. The
@@ -142,7 +120,7 @@ func (g *guard) reap(command int) {
 	}
 }
 
-// read reads trust deadlines. It returns false if the supervisor has died.
+// read reads trust deadlines, of which the last counts. It returns false if the supervisor has died.
 func (g *guard) read() bool {
 	var buf [4096]byte
 	n, err := syscall.Read(g.orders, buf[:])
@@ -152,17 +130,8 @@ func (g *guard) read() bool {
 	case err != nil || n == 0:
 		return false
 	}
-	g.partial = append(g.partial, buf[:n]...)
-	for {
-		line, rest, ok := bytes.Cut(g.partial, []byte("\n"))
-		if !ok {
-			return true
-		}
-		if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
-			g.until = driver.Instant(until)
-		}
-		g.partial = rest
-	}
+	g.until = driver.Instant(binary.NativeEndian.Uint64(buf[n-8 : n])) // a pipe takes eight bytes as a whole
+	return true
 }
 
 // kill kills the command and all its descendants, in three steps:
@@ -170,14 +139,19 @@ func (g *guard) read() bool {
 //  1. The whole group, by one call, because time is short. For that the guard must leave the group
 //     first. It joins the supervisor's group, which is possible if any process is left there.
 //  2. Its descendants one by one, until there are no more.
-//  3. If step 1 was not possible, the rest of the group, and with it the guard itself.
-func (g *guard) kill() {
+//  3. If step 1 was not possible, the rest of the group, and with it the guard itself. Before that it gives its
+//     message a moment.
+func (g *guard) kill(told <-chan struct{}) {
 	group := syscall.Getpgrp()
 	if syscall.Setpgid(0, g.supervisorGroup) == nil {
 		syscall.Kill(-group, syscall.SIGKILL)
 	}
 	for end := time.Now().Add(killTime); killDescendants(nil) > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-told:
+	case <-time.After(10 * time.Millisecond):
 	}
 	if syscall.Getpgrp() == group {
 		syscall.Kill(-group, syscall.SIGKILL)

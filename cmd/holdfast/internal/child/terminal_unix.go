@@ -3,8 +3,6 @@
 package child
 
 import (
-	"os/signal"
-
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
@@ -44,19 +42,12 @@ func (t *terminal) lend(group int) {
 	}
 }
 
-// ignoreStops lets this process write to the terminal from the background, and take the foreground
-// back: it would be stopped by SIGTTOU otherwise. It is called when the command has been started,
-// because the command must not inherit the ignored signal.
-func (t *terminal) ignoreStops() { signal.Ignore(unix.SIGTTOU) }
-
 // takeBack takes the foreground back.
 func (t *terminal) takeBack() {
-	if t == nil || !t.lent {
-		return
+	if t != nil && t.lent {
+		t.lent = false
+		unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
 	}
-	t.lent = false
-	signal.Ignore(unix.SIGTTOU)
-	unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
 }
 
 // close takes the foreground back, and does not use the terminal any more.
@@ -67,8 +58,9 @@ func (t *terminal) close() {
 	}
 }
 
-// restore restores the settings that the terminal had before the command.
+// restore takes the foreground back, and restores the settings that the terminal had before the command.
 func (t *terminal) restore() {
+	t.takeBack()
 	if t.ours() && t.state != nil {
 		term.Restore(t.fd, t.state)
 	}

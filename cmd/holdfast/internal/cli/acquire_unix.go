@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // acquire waits for the lock, until the time of -w is over or a signal ends the wait.
@@ -27,30 +27,31 @@ func (r *runner) acquire() (*holdfast.Lease, error) {
 		lease, err := r.take(ctx)
 		done <- result{lease, err}
 	}()
-	var by syscall.Signal
+	got, by := awaitUnlessAsked(done, r.signals)
+	if by == 0 {
+		return got.lease, got.err
+	}
+	cancel()
+	got, again := awaitUnlessAsked(done, r.signals)
+	if again != 0 { // the second signal does not wait for the store, which forgets us after a TTL
+		os.Exit(exitSignal + int(again))
+	}
+	if got.lease != nil {
+		got.lease.ReleaseNow()
+	}
+	return nil, &exitError{exitSignal + int(by), nil}
+}
+
+// awaitUnlessAsked waits for what comes from a channel, or returns the signal that asks for the end.
+func awaitUnlessAsked[T any](done <-chan T, signals <-chan os.Signal) (got T, by syscall.Signal) {
 	for {
 		select {
-		case got := <-done:
-			switch {
-			case by != 0:
-				if got.lease != nil {
-					got.lease.ReleaseNow()
-				}
-				return nil, &exitError{exitSignal + int(by), nil}
-			case got.err != nil:
-				return nil, got.err
+		case got = <-done:
+			return got, 0
+		case s := <-signals:
+			if asksForEnd(s) {
+				return got, s.(syscall.Signal)
 			}
-			return got.lease, nil
-		case s := <-r.signals:
-			if !asksForEnd(s) {
-				continue
-			}
-			if by != 0 {
-				// The second signal does not wait for the store, which forgets us after a TTL.
-				os.Exit(exitSignal + int(s.(syscall.Signal)))
-			}
-			by = s.(syscall.Signal)
-			cancel()
 		}
 	}
 }
@@ -67,16 +68,12 @@ func asksForEnd(s os.Signal) bool {
 // notAcquired gives the error of an acquire its exit code.
 func (f *runFlags) notAcquired(err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, holdfast.ErrHeld) && (f.quiet || f.conflict == exitOK):
 		return &exitError{f.conflict, nil} // cron would send a mail of what is as it should be
 	case errors.Is(err, holdfast.ErrHeld):
 		return &exitError{f.conflict, heldText(err)}
-	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
-		return usagef("%w", err)
 	}
-	return storeError(err)
+	return operationError(err)
 }
 
 // heldText says who holds the lock, as far as it is known.
@@ -123,7 +120,7 @@ func (r *runner) fresh(ctx context.Context, ask func(context.Context) (*holdfast
 			return nil, err
 		}
 		left := time.Until(lease.ValidUntil())
-		if left >= r.flags.slack(r.store.Caps()) {
+		if left >= r.flags.slack() {
 			return lease, nil
 		}
 		renewing, cancel := context.WithTimeout(context.Background(), left)
@@ -142,18 +139,16 @@ func (r *runner) fresh(ctx context.Context, ask func(context.Context) (*holdfast
 // persist calls try until it succeeds, the lock is held, the store fails in a way that lasts, or the time of -w is over:
 // a store that does not work may soon do. Without -w it is called once.
 func persist[T any](ctx context.Context, f *runFlags, try func(context.Context) (T, error)) (T, error) {
-	const first, longest = 50 * time.Millisecond, time.Second
-	for pause := first; ; pause = min(2*pause, longest) {
+	pauses := pause.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
+	for told := f.quiet; ; told = true {
 		got, err := try(ctx)
 		if codeOf(err) != exitUnavailable || lasting(err) || f.wait == 0 || ctx.Err() != nil || time.Now().After(f.until) {
 			return got, err
 		}
-		if pause == first && !f.quiet {
+		if !told {
 			tellWaiting(fmt.Errorf("the store is not ready: %w", err))
 		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause)): // random, so that a crowd does not come back all at once
-		case <-ctx.Done():
+		if !pause.Sleep(ctx, pauses.Next()) {
 			return got, err
 		}
 	}

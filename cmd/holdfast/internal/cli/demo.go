@@ -34,7 +34,7 @@ With -o json it prints an array with an object for each strategy:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demonstrate(cmd, demo.Sale, 0) },
 	}
-	var ticks count = 12
+	var ticks int
 	cron := &cobra.Command{
 		Use:   "cron",
 		Short: "Show a cron job of three replicas running more than once, and once",
@@ -43,9 +43,14 @@ plain lock, which is free again when a late replica comes, and then a minimum ho
 
 ` + exitCodes,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.demonstrate(cmd, demo.Cron, int(ticks)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if ticks < 1 {
+				return usagef("--ticks is %d: at least 1 is needed", ticks)
+			}
+			return a.demonstrate(cmd, demo.Cron, ticks)
+		},
 	}
-	cron.Flags().Var(&ticks, "ticks", "how often the job is due")
+	cron.Flags().IntVar(&ticks, "ticks", 12, "how often the job is due")
 	cmd.AddCommand(cron)
 	return cmd
 }

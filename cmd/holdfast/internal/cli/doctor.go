@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/doctor"
 )
 
@@ -36,7 +35,7 @@ With -o json there is one object per finding:
 				return err
 			}
 			p := doctor.Patient{URL: u}
-			s, err := a.open(cmd.Context(), holdfast.Events{})
+			s, err := a.open(cmd.Context())
 			if p.Err = err; err == nil {
 				p.Client = s.Client
 			}

@@ -5,9 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,11 +66,10 @@ func (a *app) electCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.value, "value", "", "`text` that others see, an address for example (default: command, host and process id)")
 	flags.BoolVar(&f.once, "once", false, "end when CMD has ended, with its exit code")
-	flags.DurationVar(&f.ttl, "ttl", 0, "how long the office stays taken if this host or elect "+
-		"dies (default 30s)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the office stays taken if this host or elect dies (default 30s)")
 	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer it then stays closed")
-	flags.DurationVar(&f.grace, "grace", 0, "how long before the office runs out CMD gets "+
-		"SIGTERM (default 5s, less with a short TTL)")
+	flags.DurationVar(&f.grace, "grace", 0, "how long before the office runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
+	f.add(flags)
 	return cmd
 }
 
@@ -120,24 +117,8 @@ func (r *runner) terms(once bool) error {
 			}
 			complain(errors.New(term + "; " + again))
 		}
-		if by := sleepUnlessAsked(pause, r.signals); by != 0 {
+		if _, by := awaitUnlessAsked(time.After(pause), r.signals); by != 0 {
 			return &exitError{exitSignal + int(by), nil}
-		}
-	}
-}
-
-// sleepUnlessAsked sleeps, or returns the signal that asks for the end.
-func sleepUnlessAsked(d time.Duration, signals <-chan os.Signal) syscall.Signal {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			return 0
-		case s := <-signals:
-			if asksForEnd(s) {
-				return s.(syscall.Signal)
-			}
 		}
 	}
 }

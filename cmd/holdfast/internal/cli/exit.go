@@ -163,10 +163,8 @@ func operationError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, holdfast.ErrUnsupported):
+	case errors.Is(err, holdfast.ErrUnsupported), errors.Is(err, holdfast.ErrMismatch):
 		return usagef("%w", err)
-	case errors.Is(err, holdfast.ErrNotHeld):
-		return &exitError{exitFailure, err}
 	}
 	return storeError(err)
 }

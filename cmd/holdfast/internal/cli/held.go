@@ -34,13 +34,10 @@ type held struct {
 	Sequencer string         `json:"sequencer"`
 }
 
-// inherited returns the holds that this process runs under, the innermost last. If the variable
-// cannot be parsed there are none: then the store decides who may have the lock.
-func inherited() []held {
-	var list []held
-	if json.Unmarshal([]byte(os.Getenv(envHeld)), &list) != nil {
-		return nil
-	}
+// inherited returns the holds that this process runs under, the innermost last, as far as the variable can be parsed.
+// Without it the store decides who may have the lock.
+func inherited() (list []held) {
+	json.Unmarshal([]byte(os.Getenv(envHeld)), &list)
 	return list
 }
 
@@ -51,10 +48,7 @@ func environment(name string, h held, list []held) []string {
 		key, _, _ := strings.Cut(entry, "=")
 		return slices.Contains([]string{envName, envToken, envSequencer, envHeld}, key)
 	})
-	text, err := json.Marshal(list)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
+	text, _ := json.Marshal(list) // strings and numbers
 	return append(env,
 		envName+"="+name,
 		envToken+"="+strconv.FormatInt(int64(h.Token), 10),

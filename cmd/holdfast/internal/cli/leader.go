@@ -66,7 +66,7 @@ the standard error, and the watch goes on.
 
 // watchLeader prints each change until the user ends it by Ctrl-C.
 func (a *app) watchLeader(ctx context.Context, name string) error {
-	s, err := a.open(ctx, holdfast.Events{})
+	s, err := a.open(ctx)
 	if err != nil {
 		return err
 	}

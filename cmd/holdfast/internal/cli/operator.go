@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,17 +30,9 @@ With -o json all holders and waiters are listed.
 		Example: `  holdfast ls
   holdfast ls deploy/
   holdfast ls -o json | jq -r 'select(.waiters != []) | .name'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef("%d arguments are given: at most one is needed, the beginning of the names", len(args))
-			}
-			return nil
-		},
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			prefix := ""
-			if len(args) == 1 {
-				prefix = args[0]
-			}
+			prefix := strings.Join(args, "")
 			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
 				infos, err := s.list(ctx, prefix)
 				if err != nil {
@@ -125,7 +118,7 @@ func (a *app) printInfo(info holdfast.Info) error {
 	}
 	waiters := a.list("WAITER", "WANTS", "FOR")
 	for _, q := range info.Waiters {
-		waiters.add(nil, q.Note, modeText(q.Mode, q.Permits, info.Slots), known(q.Waiting, "", durationText))
+		waiters.add(nil, q.Note, modeText(q.Mode, q.Permits, info.Slots), durationText(q.Waiting))
 	}
 	for _, l := range []*list{holders, waiters} {
 		if len(l.rows) == 1 {
@@ -189,23 +182,18 @@ holders may run. So break a hold only if its holder is dead, or if the resource 
 
 // notBroken says that no hold has the token, and who holds the name now.
 func notBroken(name string, t holdfast.Token, info holdfast.Info) error {
-	why := fmt.Sprintf("nobody holds %q", name)
-	for i, h := range info.Holders {
-		cells := holderCells(h)
-		text := fmt.Sprintf("%q has held it for %s, with token %s", h.Note, cells[2], cells[1])
-		if h.Token == 0 {
-			text = fmt.Sprintf("%q has it, without a token: it cannot be broken", h.Note)
-		}
-		switch {
-		case h.Token == t: // it ended after the name was inspected
+	var holders []string
+	for _, h := range info.Holders {
+		if h.Token == t {
 			return &exitError{exitFailure, fmt.Errorf("nothing was broken: the hold on %q with token %d has just ended", name, t)}
-		case i == 0:
-			why = fmt.Sprintf("no hold on %q has the token %d: %s", name, t, text)
-		default:
-			why += ", " + text
 		}
+		cells := holderCells(h)
+		holders = append(holders, fmt.Sprintf("%q has held it for %s, with token %s", h.Note, cells[2], cells[1]))
 	}
-	return &exitError{exitFailure, errors.New("nothing was broken: " + why)}
+	if holders == nil {
+		return &exitError{exitFailure, fmt.Errorf("nothing was broken: nobody holds %q", name)}
+	}
+	return &exitError{exitFailure, fmt.Errorf("nothing was broken: no hold on %q has the token %d: %s", name, t, strings.Join(holders, ", "))}
 }
 
 // printBroken prints the hold that was broken.
@@ -228,21 +216,14 @@ func (a *app) printBroken(info holdfast.Info, t holdfast.Token) error {
 // holderCells returns a hold's note, its token, for how long it has been there, and when it ends if its
 // holder does not renew it any more, as far as these are known.
 func holderCells(h driver.Holder) []string {
-	return []string{
-		h.Note,
-		known(h.Token, "", func(t holdfast.Token) string { return strconv.FormatInt(int64(t), 10) }),
-		known(h.Held, "", durationText),
-		known(h.Expires, "ends in ", durationText),
+	cells := []string{h.Note, "-", durationText(h.Held), "-"}
+	if h.Token != 0 {
+		cells[1] = fmt.Sprint(h.Token)
 	}
-}
-
-// known returns the text of a value, or a dash if the value is not known.
-func known[T comparable](value T, before string, text func(T) string) string {
-	var unknown T
-	if value == unknown {
-		return "-"
+	if h.Expires != 0 {
+		cells[3] = "ends in " + durationText(h.Expires)
 	}
-	return before + text(value)
+	return cells
 }
 
 // stateText says in a word or two how a name is held.

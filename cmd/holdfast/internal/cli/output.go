@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -77,11 +76,13 @@ func printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// durationText returns a duration in a form that is easy to read.
+// durationText returns a duration in a form that is easy to read. 0: it is not known.
 func durationText(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0s"
+	case d == 0:
+		return "-"
 	case d < 10*time.Second:
 		return d.Round(100 * time.Millisecond).String()
 	case d < time.Hour:
@@ -91,20 +92,3 @@ func durationText(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
-
-// count is the value of a flag that is a number of something: at least 1.
-type count int
-
-func (c *count) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err == nil && n < 1 {
-		err = errors.New("at least 1 is needed")
-	}
-	*c = count(n)
-	return err
-}
-
-func (c *count) String() string { return strconv.Itoa(int(*c)) }
-
-// Type is a name for the value in help texts.
-func (c *count) Type() string { return "int" }

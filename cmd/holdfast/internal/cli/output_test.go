@@ -30,7 +30,7 @@ func TestEscape(t *testing.T) {
 
 func TestDurationText(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0s", 1234 * time.Millisecond: "1.2s", 59*time.Second + 600*time.Millisecond: "1m0s",
+		-time.Second: "0s", 0: "-", 1234 * time.Millisecond: "1.2s", 59*time.Second + 600*time.Millisecond: "1m0s",
 		61 * time.Minute: "1h01m", 47 * time.Hour: "47h00m", 50 * time.Hour: "2d02h",
 	} {
 		if got := durationText(d); got != want {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +23,6 @@ type app struct {
 	store  string // --store
 	output string // --output
 	quiet  bool   // --quiet
-	fallbackFlags
 }
 
 // Main runs the command line and returns the exit code.
@@ -51,9 +49,6 @@ func Main(args []string) int {
 	}
 	return exit.code
 }
-
-// helpWidth is the greatest width of a line of help, in columns.
-const helpWidth = 100
 
 // hint tells people at the standard error what is no error, unless --quiet is given.
 func (a *app) hint(text string) {
@@ -84,10 +79,10 @@ func tell(text string) {
 
 func newRoot() *cobra.Command {
 	a := &app{}
-	version := false
 	root := &cobra.Command{
-		Use:   "holdfast",
-		Short: "Locks that many processes and hosts share",
+		Use:     "holdfast",
+		Version: version().String(),
+		Short:   "Locks that many processes and hosts share",
 		Long: `Holdfast takes locks in a store that many processes, and many hosts, share.
 
 The store is a URL, given by --store or by HOLDFAST_STORE: file:///dir,
@@ -106,16 +101,8 @@ Without a command this text is printed, with exit code 0.`,
 		Example: `  holdfast run nightly-backup -- /usr/local/bin/backup
   holdfast ls
   holdfast show nightly-backup`,
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		SuggestionsMinimumDistance: 2,
-		Args:                       cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if version {
-				return a.printVersion()
-			}
-			return helpOrUnknown(cmd, args)
-		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case a.store == "" && cmd.Flags().Changed("store"):
@@ -123,17 +110,16 @@ Without a command this text is printed, with exit code 0.`,
 			case a.output != "table" && a.output != "json":
 				return usagef("--output is %q: table and json are known", a.output)
 			}
-			return a.checkFallback(cmd)
+			return nil
 		},
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "", "`URL` of the store (default: $"+storeEnv+", else this user's own)")
 	flags.StringVarP(&a.output, "output", "o", "table",
 		"output `format`: table, for people, or json, one object per line")
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say less: no hints, no progress; run says nothing if the "+
-		"lock is held, and doctor of nothing that is ok")
-	a.addFallbackFlags(root)
-	root.Flags().BoolVar(&version, "version", false, "print the version, as the command version does")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say less: no hints, no progress; run says nothing if the lock is held, and doctor of nothing that is ok")
+	root.Flags().Bool("version", false, "print the version, as the command version does")
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(
@@ -143,10 +129,14 @@ Without a command this text is printed, with exit code 0.`,
 		a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
-	root.InitDefaultHelpCmd()
-	refuseUnknown(root)
+	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
+		if c.HasSubCommands() && !c.Runnable() {
+			c.Args, c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = onlyCommands, true, 2
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	root.SetFlagErrorFunc(flagError)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth)))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 100 "))
 	return root
 }
 
@@ -156,57 +146,29 @@ func flagError(_ *cobra.Command, err error) error {
 	if !ok {
 		return usagef("%w", err)
 	}
-	flag := invalid.GetFlag()
-	switch {
-	case flag.Value.Type() == "bool":
-		err = errors.New("true or false is needed")
-	case flag.Value.Type() == "duration":
-		err = errors.New("a duration looks like 500ms, 30s, 5m or 2h")
-	case errors.Is(err, strconv.ErrRange):
-		err = errors.New("the number is out of range")
-	case errors.Is(err, strconv.ErrSyntax):
-		err = errors.New("a whole number is needed")
-	default:
-		err = errors.Unwrap(err)
+	flag, needed := invalid.GetFlag(), errors.Unwrap(err).Error()
+	switch flag.Value.Type() {
+	case "bool":
+		needed = "true or false is needed"
+	case "duration":
+		needed = "a duration looks like 500ms, 30s, 5m or 2h"
+	case "int", "int64":
+		needed = "a whole number is needed, at most 2^63-1"
 	}
-	return usagef("--%s is %q: %w", flag.Name, invalid.GetValue(), err)
+	return usagef("--%s is %q: %s", flag.Name, invalid.GetValue(), needed)
 }
 
-// unknownCommand returns an error with suggestions.
-func unknownCommand(cmd *cobra.Command, name string) error {
+// onlyCommands refuses the arguments of a command that has only commands below it: cobra would print its help, and end
+// well.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
 	hint := ""
-	if s := cmd.SuggestionsFor(name); len(s) > 0 {
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
 		hint = "; did you mean " + strings.Join(s, " or ") + "?"
 	}
-	return usagef("unknown command %q%s", name, hint)
-}
-
-// helpOrUnknown is what a command does that only has commands below it.
-func helpOrUnknown(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	return unknownCommand(cmd, args[0])
-}
-
-// refuseUnknown makes a command that does not exist wrong usage, as in "cell nosuch" and "help nosuch": cobra would
-// print some help, and end well.
-func refuseUnknown(root *cobra.Command) {
-	for _, c := range root.Commands() {
-		switch show := c.Run; {
-		case c.Name() == "help":
-			c.RunE = func(cmd *cobra.Command, args []string) error {
-				if of, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return unknownCommand(of, args[len(args)-max(len(rest), 1)])
-				}
-				show(cmd, args)
-				return nil
-			}
-		case c.HasSubCommands() && !c.Runnable():
-			c.Args, c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
-			c.RunE = helpOrUnknown
-		}
-	}
+	return usagef("unknown command %q%s", args[0], hint)
 }
 
 // oneArgument asks for exactly one argument.
@@ -229,50 +191,30 @@ func nameArgument(cmd *cobra.Command, args []string) error {
 
 // versionJSON is the program's version in JSON.
 type versionJSON struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
-	Modified bool   `json:"modified,omitempty"`
+	Version  string `json:"version"` // of the module, as Go has recorded it
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+}
+
+func (v versionJSON) String() string { return "holdfast " + v.Version + " " + v.Go + " " + v.Platform }
+
+func version() versionJSON {
+	v := versionJSON{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.Version = info.Main.Version
+	}
+	return v
 }
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return a.printVersion() },
+		RunE: func(*cobra.Command, []string) error {
+			if a.output == "json" {
+				return printJSON(version())
+			}
+			_, err := fmt.Println(version())
+			return err
+		},
 	}
-}
-
-func (a *app) printVersion() error {
-	v := version()
-	if a.output == "json" {
-		return printJSON(v)
-	}
-	text := "holdfast " + v.Version
-	switch {
-	case v.Modified:
-		text += " (" + v.Revision + ", modified)"
-	case v.Revision != "":
-		text += " (" + v.Revision + ")"
-	}
-	_, err := fmt.Printf("%s %s %s\n", text, v.Go, v.Platform)
-	return err
-}
-
-func version() versionJSON {
-	v := versionJSON{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	v.Version = info.Main.Version
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Revision = s.Value
-		case "vcs.modified":
-			v.Modified = s.Value == "true"
-		}
-	}
-	return v
 }

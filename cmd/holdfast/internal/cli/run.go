@@ -17,6 +17,7 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
+	fallbackFlags
 	nonblock                         bool // or a -w of 0
 	wait                             time.Duration
 	until                            time.Time // when that time is over
@@ -56,17 +57,14 @@ func (a *app) runCommand() *cobra.Command {
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit `code` when the lock was not acquired, 0 to 255; with 0 nothing is said of it")
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long the store keeps the lock unrenewed (default 30s)")
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
-	flags.Var((*count)(&f.slots), "slots", "be one of at most `N` holders")
-	flags.Var((*count)(&f.permits), "permits", "how many of the slots to take (default 1)")
-	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer the lock stays closed if "+
-		"this host or run dies")
-	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock closed for at least this long, "+
-		"even if CMD ends sooner")
-	flags.DurationVar(&f.maxHold, "max-hold", 0, "do not renew the lock any more after this "+
-		"time: a CMD that hangs then loses it")
-	flags.DurationVar(&f.grace, "grace", 0, "how long before the lock runs out CMD gets "+
-		"SIGTERM (default 5s, less with a short TTL)")
+	flags.IntVar(&f.slots, "slots", 0, "be one of at most `N` holders")
+	flags.IntVar(&f.permits, "permits", 0, "how many of the slots to take (default 1)")
+	flags.DurationVar(&f.lockDelay, "lock-delay", 0, "how much longer the lock stays closed if this host or run dies")
+	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock closed for at least this long, even if CMD ends sooner")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "do not renew the lock any more after this time: a CMD that hangs then loses it")
+	flags.DurationVar(&f.grace, "grace", 0, "how long before the lock runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
 	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
+	f.add(flags)
 	return cmd
 }
 
@@ -96,6 +94,10 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return usagef("-E is %d: an exit code is 0 to 255", f.conflict)
 	case f.shared && cmd.Flags().Changed("slots"):
 		return usagef("--shared and --slots are different kinds of lock: use only one of them")
+	case cmd.Flags().Changed("slots") && f.slots < 1:
+		return usagef("--slots is %d: at least 1 is needed", f.slots)
+	case cmd.Flags().Changed("permits") && f.permits < 1:
+		return usagef("--permits is %d: at least 1 is needed", f.permits)
 	case cmd.Flags().Changed("permits") && f.slots == 0:
 		return usagef("--permits says how many of the --slots to take: give both")
 	case cmd.Flags().Changed("ttl") && f.ttl <= 0:
@@ -108,41 +110,26 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	f.nonblock = f.nonblock || cmd.Flags().Changed("wait") && f.wait == 0
 	f.until = time.Now().Add(f.wait)
 	f.graceSet = cmd.Flags().Changed("grace")
-	return nil
+	return f.fallbackFlags.check(cmd)
 }
 
-// graceFor returns how long before the trust deadline the command is told to end. The grace must not begin while
+// graceToUse returns how long before the trust deadline the command is told to end. The grace must not begin while
 // renewals are on time: a longer one is refused, and the default is made to fit.
-func (f *runFlags) graceFor(caps holdfast.Caps) (time.Duration, error) {
-	limit := f.slack(caps)
+func (f *runFlags) graceToUse() (time.Duration, error) {
+	limit := f.slack()
 	if !f.graceSet {
 		return min(defaultGrace, limit/2), nil
 	}
 	if f.grace >= limit {
 		return 0, usagef("--grace is %v: with a TTL of %v it must be less than %v, the time from when "+
 			"a renewal is due to the last moment of trust",
-			f.grace, f.effectiveTTL(caps), limit.Truncate(time.Millisecond))
+			f.grace, f.ttl, limit.Truncate(time.Millisecond))
 	}
 	return f.grace, nil
 }
 
 // slack is how long the lease is trusted from the moment when its renewal is due.
-func (f *runFlags) slack(caps holdfast.Caps) time.Duration {
-	ttl := f.effectiveTTL(caps)
-	return ttl - ttl/3 - lease.Margin(0, ttl)
-}
-
-// effectiveTTL is the TTL that the lock has: see holdfast.Options.
-func (f *runFlags) effectiveTTL(caps holdfast.Caps) time.Duration {
-	if f.ttl != 0 {
-		return f.ttl
-	}
-	ttl := max(holdfast.DefaultTTL, caps.MinTTL)
-	if caps.MaxTTL > 0 {
-		ttl = min(ttl, caps.MaxTTL)
-	}
-	return ttl
-}
+func (f *runFlags) slack() time.Duration { return f.ttl - f.ttl/3 - lease.Margin(0, f.ttl) }
 
 // lock returns the lock that the flags describe.
 func (f *runFlags) lock(s *store, name string, command []string) *holdfast.Lock {

@@ -80,18 +80,20 @@ func (a *app) withRunner(f *runFlags, name string, command []string, work func(*
 	if f.quiet {
 		events.Waiting = nil
 	}
-	s, err := persist(context.Background(), f, func(ctx context.Context) (*store, error) { return a.open(ctx, events) })
+	s, err := persist(context.Background(), f, func(ctx context.Context) (*store, error) { return a.openBy(ctx, f.open, events) })
 	if err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 64)
 	defer func() { closeStore(s, signals, result) }()
-	f.ttl = cmp.Or(f.ttl, s.ttl)
+	caps := s.Caps()
+	usual := max(holdfast.DefaultTTL, caps.MinTTL)
+	f.ttl = cmp.Or(f.ttl, s.ttl, min(usual, cmp.Or(caps.MaxTTL, usual))) // as holdfast.Options say
 	lock := f.lock(s, name, command)
 	if err := checkLock(lock); err != nil {
 		return err
 	}
-	grace, err := f.graceFor(s.Caps())
+	grace, err := f.graceToUse()
 	if err != nil {
 		return err
 	}
@@ -249,7 +251,6 @@ const killed = exitSignal + int(syscall.SIGKILL)
 // the exit code, but not what it has started.
 func (s *supervisor) lost(code int) error {
 	left := s.child.Kill(killWithin)
-	s.child.RestoreTerminal()
 	s.child.Close()
 	err := s.lease.Err()
 	if err == nil {
@@ -340,26 +341,13 @@ const closeAfterLoss = 500 * time.Millisecond
 // closeStore closes the store, which may take some seconds if it does not answer. A signal ends the
 // wait. After a loss the wait is short, and its failure is no news.
 func closeStore(s *store, signals <-chan os.Signal, result error) {
-	done := make(chan error, 1)
+	done, lost := make(chan error, 2), codeOf(result) == exitLost
 	go func() { done <- s.Close() }()
-	var timeout <-chan time.Time
-	if codeOf(result) == exitLost {
-		timeout = time.After(closeAfterLoss)
+	if lost {
+		time.AfterFunc(closeAfterLoss, func() { done <- nil })
 	}
-	for {
-		select {
-		case err := <-done:
-			if err != nil && timeout == nil {
-				complain(err)
-			}
-			return
-		case <-timeout:
-			return
-		case sig := <-signals:
-			if asksForEnd(sig) {
-				return
-			}
-		}
+	if err, _ := awaitUnlessAsked(done, signals); err != nil && !lost {
+		complain(err)
 	}
 }
 
@@ -385,8 +373,6 @@ func findCommand(program string) (string, error) {
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
 		return "", &exitError{exitNotFound, fmt.Errorf("command %q was not found", program)}
-	case errors.Is(err, fs.ErrPermission):
-		return "", cannotRun(program, "its file needs the permission x")
 	}
 	return "", cannotRun(program, errors.Unwrap(err).Error())
 }
@@ -398,11 +384,8 @@ func startError(program string, err error) error {
 		return &exitError{exitInternal, err}
 	}
 	switch errno {
-	case syscall.ENOENT:
+	case syscall.ENOENT: // findCommand has found it
 		return cannotRun(program, "the interpreter in its first line was not found")
-	case syscall.ENOEXEC:
-		return cannotRun(program, "it is neither a program for this system "+
-			"nor a script with an interpreter in its first line")
 	case syscall.EAGAIN, syscall.ENOMEM:
 		return &exitError{exitInternal, fmt.Errorf("command %q cannot be started: %w", program, err)}
 	}

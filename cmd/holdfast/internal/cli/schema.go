@@ -55,23 +55,16 @@ transactions) and fence (the highest token that a resource has seen): you do.`,
 		Example: `  holdfast schema --dialect postgres | psql app
   holdfast schema --dialect mysql fence txlock`,
 		ValidArgs: parts,
+		Args:      cobra.OnlyValidArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = parts[:1]
-			}
-			for _, part := range args {
-				if !slices.Contains(parts, part) {
-					return usagef("there are no tables for %q: known are %s", part, strings.Join(parts, ", "))
-				}
 			}
 			if err := sqllock.CheckPrefix(tables); err != nil {
 				return usagef("--tables: %w", err)
 			}
 			known := slices.Index(names, dialect)
-			switch {
-			case dialect == "":
-				return usagef("--dialect is missing: known are %s", strings.Join(names, ", "))
-			case known < 0:
+			if known < 0 {
 				return usagef("--dialect is %q: known are %s", dialect, strings.Join(names, ", "))
 			}
 			d := dialects[known]

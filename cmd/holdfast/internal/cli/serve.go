@@ -72,8 +72,7 @@ once.
 	flags.StringVar(&c.TLS.CA, "tls-client-ca", "", "`file` with the authority of clients' certificates")
 	flags.StringVar(&c.Principals, "principals", "", "`file` that says who may do what")
 	flags.BoolVar(&c.Insecure, "insecure", false, "allow other hosts without certificates or principals")
-	c.Connections = server.DefaultConnections
-	flags.Var((*count)(&c.Connections), "connections", "`number` of connections of clients at most")
+	flags.IntVar(&c.Connections, "connections", server.DefaultConnections, "`number` of connections of clients at most")
 	flags.BoolVar(&c.Join, "join", false, "the cell is there already, and knows of this member")
 	flags.StringVar(&c.PeerListen, "peer-listen", "", "`host:port` for the other members, if not that of its URL")
 	flags.StringVar(&c.PeerTLS.Cert, "peer-cert", "", "`file` with the certificate among members")
@@ -94,7 +93,10 @@ func (f *serveFlags) complete(c *server.Config) error {
 	if err := f.memberFlags.complete(c); err != nil {
 		return err
 	}
-	if f.reserve < 0 || f.reserve > 1<<40 {
+	switch {
+	case c.Connections < 1:
+		return usagef("--connections is %d: at least 1 is needed", c.Connections)
+	case f.reserve < 0 || f.reserve > 1<<40:
 		return usagef("--reserve %d: a number of MiB is right", f.reserve)
 	}
 	if c.Reserve = f.reserve << 20; f.reserve == 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
@@ -103,8 +104,13 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// open opens the store to use, as holdfast.Open does, with events.
-func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) {
+// open opens the store to use.
+func (a *app) open(ctx context.Context) (*store, error) {
+	return a.openBy(ctx, driver.Open, holdfast.Events{})
+}
+
+// openBy opens the store to use, as holdfast.Open does, by a function that opens its driver, with events.
+func (a *app) openBy(ctx context.Context, by driver.Opener, events holdfast.Events) (*store, error) {
 	u, err := a.parseStore()
 	if err != nil {
 		return nil, err
@@ -116,7 +122,7 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	s := &store{prefix: params.Prefix, ttl: params.TTL}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	d, err := a.openDriver(ctx, rest)
+	d, err := by(ctx, rest)
 	if err == nil {
 		n, ok := driver.As[driver.Notifier](d)
 		s.tells = ok && n.Losses() != nil
@@ -139,7 +145,7 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 
 // withStore opens the store, calls fn, and closes the store.
 func (a *app) withStore(ctx context.Context, fn func(context.Context, *store) error) error {
-	s, err := a.open(ctx, holdfast.Events{})
+	s, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,60 +165,48 @@ const fallbackEnv = "HOLDFAST_FALLBACK"
 type fallbackFlags struct {
 	fallback string        // --fallback
 	after    time.Duration // --fallback-after
-	usable   bool          // by this command
 }
 
-func (f *fallbackFlags) addFallbackFlags(root *cobra.Command) {
-	flags := root.PersistentFlags()
-	flags.StringVar(&f.fallback, "fallback", "",
-		"run, elect: `URL` of a store to use while the store is down")
-	flags.DurationVar(&f.after, "fallback-after", 0,
-		"run, elect: use it this long after the store went silent (default: the TTL)")
+func (f *fallbackFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.fallback, "fallback", "", "`URL` of a store to use while the store is down")
+	flags.DurationVar(&f.after, "fallback-after", 0, "use it this long after the store went silent (default: the TTL)")
 }
 
-// checkFallback refuses the flags where they mean nothing. The variable is ignored there.
-func (f *fallbackFlags) checkFallback(cmd *cobra.Command) error {
-	f.usable = cmd.Name() == "run" || cmd.Name() == "elect"
-	after := cmd.Flags().Changed("fallback-after")
-	switch {
-	case !f.usable && (f.fallback != "" || after):
-		return usagef("--fallback is for run and elect, which take locks: to see a second store, name it by --store")
-	case after && f.secondStore() == "":
+func (f *fallbackFlags) check(cmd *cobra.Command) error {
+	f.fallback = cmp.Or(f.fallback, os.Getenv(fallbackEnv))
+	switch after := cmd.Flags().Changed("fallback-after"); {
+	case after && f.fallback == "":
 		return usagef("--fallback-after says when to use the store of --fallback: give both")
-	case after && f.after < 0:
+	case f.after < 0:
 		return usagef("--fallback-after is %v: it must not be negative", f.after)
-	}
-	if after && f.after == 0 {
+	case after && f.after == 0:
 		f.after = -1 // at once
 	}
 	return nil
 }
 
-// secondStore returns the URL of the second store, or "".
-func (f *fallbackFlags) secondStore() string {
-	if !f.usable {
-		return ""
-	}
-	return cmp.Or(f.fallback, os.Getenv(fallbackEnv))
-}
-
-// openDriver opens the store, with a second one behind it if there is one.
-func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.Driver, error) {
-	raw := f.secondStore()
-	if raw == "" {
+// open opens the store, with the second one behind it if there is one.
+func (f *fallbackFlags) open(ctx context.Context, first *url.URL) (driver.Driver, error) {
+	if f.fallback == "" {
 		return driver.Open(ctx, first)
 	}
-	second, err := parseURL(raw)
+	second, err := parseURL(f.fallback)
 	if err != nil {
 		return nil, fmt.Errorf("--fallback: %w", err)
 	}
-	for _, key := range storeurl.Keys {
-		if second.Query().Has(key) {
-			return nil, usagef("--fallback: %s belongs in the URL of the store, and holds for both", key)
-		}
+	if q := second.Query(); q.Has("hf.prefix") || q.Has("hf.ttl") {
+		return nil, usagef("--fallback: hf.prefix and hf.ttl belong in the URL of the store, and hold for both")
+	}
+	to, err := driver.Open(ctx, second)
+	switch {
+	case err != nil && fromOutside(err):
+		complain(fmt.Errorf("%s cannot be opened: %w: there is nothing to fall back to", driver.Redact(second), err))
+		return driver.Open(ctx, first)
+	case err != nil:
+		return nil, fmt.Errorf("--fallback: %w", err)
 	}
 	down := false
-	d, err := fallback.Open(ctx, first, second, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {
+	d, err := fallback.Open(ctx, first, to, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {
 		if c.Open {
 			complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s when every hold in the first must have ended",
 				driver.Redact(first), c.Err, driver.Redact(second)))
@@ -221,12 +215,8 @@ func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.
 		}
 		down = c.Open
 	}})
-	switch {
-	case errors.Is(err, fallback.ErrSecond) && fromOutside(err):
-		complain(fmt.Errorf("%w: there is nothing to fall back to", err))
-		return driver.Open(ctx, first)
-	case err != nil:
-		return nil, err // not a nil *fallback.Driver
+	if err != nil {
+		return nil, errors.Join(err, to.Close()) // not a nil *fallback.Driver
 	}
 	return d, nil
 }

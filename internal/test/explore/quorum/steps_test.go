@@ -46,7 +46,7 @@ func (w *world) clientSteps(c int, can func(string, func(*world))) {
 	case cl.phase == trying && w.left.cancels > 0:
 		can(fmt.Sprintf("client %d gives up", c), func(w *world) {
 			w.left.cancels--
-			w.do(c, 0, w.client[c].attempt.GiveUp())
+			w.do(c, w.client[c].attempt.GiveUp())
 		})
 	case cl.phase == holding:
 		if w.release {
@@ -118,37 +118,31 @@ func (w *world) end(c int) {
 	*cl = client{attempts: cl.attempts, renewals: cl.renewals, missed: cl.missed, memory: cl.memory}
 }
 
-// do does what the vote says, to which node n has answered.
-func (w *world) do(c, n int, step vote.Step) {
+// do does what the vote says.
+func (w *world) do(c int, step vote.Step) {
 	cl := &w.client[c]
-	request := func(kind kind) {
-		for i := range nodes {
-			if step.Nodes.Has(i) {
-				cl.asked[i] = exchange{kind: kind}
-			}
+	more := restore
+	if cl.phase == trying {
+		more = write
+	}
+	for i := range nodes {
+		if step.Nodes.Has(i) {
+			cl.asked[i] = exchange{kind: more}
 		}
 	}
-	switch step.Do {
-	case vote.Wait, vote.Fail:
-	case vote.Write:
-		request(write)
-	case vote.Grant:
+	switch {
+	case step.Now == vote.Won && cl.phase == trying:
 		cl.phase, cl.until, cl.token = holding, cl.attempt.Until(), cl.attempt.Token
 		if w.rules.Tokens {
 			w.grant(cl.token, cl.before)
 		}
-	case vote.Undo, vote.Lose:
-		w.end(c)
-	case vote.Extend:
+	case step.Now == vote.Won:
 		if !w.believes(c) {
 			w.err = errors.New("P2: a renewal revives a hold that was over")
 		}
 		cl.until = max(cl.until, cl.renewal.Until())
-		request(restore)
-	case vote.Restore:
-		request(restore)
-	default:
-		w.err = fmt.Errorf("unexpected step %+v after an answer of node %d", step, n)
+	case step.Now == vote.Over:
+		w.end(c)
 	}
 }
 
@@ -230,11 +224,11 @@ func (w *world) told(c, n int, kind kind, r *reply) {
 	switch kind {
 	case ask:
 		cl.high[n] = reply.Token
-		w.do(c, n, cl.attempt.Answer(n, reply, now))
+		w.do(c, cl.attempt.Answer(n, reply, now))
 	case write:
-		w.do(c, n, cl.attempt.Wrote(n, reply.Answer == vote.Given, now))
+		w.do(c, cl.attempt.Wrote(n, reply.Answer == vote.Given, now))
 	case renew:
-		w.do(c, n, cl.renewal.Answer(n, reply, now))
+		w.do(c, cl.renewal.Answer(n, reply, now))
 	}
 }
 
@@ -357,7 +351,7 @@ func (w *world) tidy() {
 		cl, now := &w.client[c], w.at(c)
 		ago := func(ticks int) driver.Instant { return now - driver.Instant(ticks)*driver.Instant(tick) }
 		if cl.phase == trying && cl.attempt.Sent <= ago(old) {
-			w.do(c, 0, cl.attempt.GiveUp())
+			w.do(c, cl.attempt.GiveUp())
 		}
 		if cl.renewing && cl.renewal.Sent <= ago(old) {
 			w.forget(c)

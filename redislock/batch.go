@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -13,19 +14,13 @@ import (
 const batchSize = 100
 
 // keysOf returns the keys of a grant.
-func (c *client) keysOf(g *driver.Grant) []string {
-	keys := c.layout.keys(g.Name)
-	return keys[:]
-}
+func (c *client) keysOf(g *driver.Grant) []string { return c.layout.keys(g.Name) }
 
 // batch runs a script over grants, batchSize at a time in one pipeline, and returns an error or nil for
 // each.
 func (c *link) batch(
 	ctx context.Context, to route, s *script, grants []driver.Grant, keysOf, args func(*driver.Grant) []string,
 ) []error {
-	if err := c.alive(ctx); err != nil {
-		return slices.Repeat([]error{err}, len(grants))
-	}
 	errs := make([]error, len(grants))
 	size := batchSize
 	if c.cluster {
@@ -107,12 +102,8 @@ func renewals(grants []driver.Grant, sent driver.Instant, errs []error) []driver
 
 // Downgrade implements driver.Downgrader.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	if err := c.alive(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	keys := c.layout.keys(g.Name)
 	sent := c.clock.Now()
-	command := c.command(downgradeScript, keys[:], escape(g.Owner))
+	command := c.command(downgradeScript, c.layout.keys(g.Name), escape(g.Owner))
 	reply := c.sharedAck.route(c.shared, g.TTL).run(ctx, downgradeScript, command)[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)
@@ -127,4 +118,45 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	g.Mode, g.Token, g.Handle = driver.Shared, driver.Token(number(fields, 1)), nil
 	g.Since, g.Valid, g.Claim = sent, g.TTL, false
 	return g, nil
+}
+
+// withdrawnFor is how long, at least, the store refuses a request that was withdrawn before it came
+// (P6).
+const withdrawnFor = time.Minute
+
+// Release implements driver.Driver. A single plain hold is released without a script; of many holds
+// a script releases a hundred at a time.
+func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
+	if len(grants) == 1 {
+		if done, err := c.releasePlain(ctx, &grants[0]); done {
+			return []error{err}
+		}
+	}
+	for i := range grants {
+		c.removeWaiter(grants[i].Owner)
+	}
+	return withdrawn(grants, c.batch(ctx, c.reserved, releaseScript, grants, c.keysOf, func(g *driver.Grant) []string {
+		return []string{
+			escape(g.Owner), decimal(int64(g.Token)), decimal(micros(g.MinHold)), decimal(micros(refusedFor(g))),
+		}
+	}))
+}
+
+// refusedFor returns for how long the store must refuse further requests of the owner: 0 if none can be
+// under way.
+func refusedFor(g *driver.Grant) time.Duration {
+	if g.Token == 0 || g.Stray {
+		return max(g.TTL, withdrawnFor)
+	}
+	return 0
+}
+
+// withdrawn returns the errors of a release. A request that is withdrawn need not have been granted.
+func withdrawn(grants []driver.Grant, errs []error) []error {
+	for i := range errs {
+		if grants[i].Token == 0 && driver.Gone(errs[i]) {
+			errs[i] = nil
+		}
+	}
+	return errs
 }
