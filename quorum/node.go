@@ -80,7 +80,7 @@ func (n *node) accept(ctx context.Context, d driver.Driver) error {
 			return refusal("it is said to be durable (Options.Durable, hf.durable), and is not: a Redis server needs appendonly yes and appendfsync always")
 		}
 	case !durable && caps.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks:
-		return refusal("it may forget its votes when it restarts, and give them again at once: leave out hf.forget and hf.layout=redisson, or say that the nodes are durable (hf.durable), if they are")
+		return refusal("it may forget its votes when it restarts, and give them again at once (Redis does with hf.forget=go and with hf.layout=redisson): say that all nodes are durable (hf.durable), if they are")
 	}
 	var raiser vote.Raiser
 	if caps.Fencing {

@@ -40,7 +40,7 @@ func (s servers) by(ways proxies) (all []string) {
 	return all
 }
 
-// redlock opens a quorum of the nodes at these addresses, which may forget what they keep no longer than that.
+// redlock opens a quorum of the nodes at these addresses. Longest is the longest TTL of nodes that are not durable.
 func redlock(t testing.TB, addresses []string, longest time.Duration, o quorum.Options) driver.Driver {
 	t.Helper()
 	query := "hf.maxttl=" + longest.String()
