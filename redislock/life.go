@@ -87,7 +87,8 @@ func (c *link) begin(ctx context.Context, key string) (time.Duration, error) {
 	return duration(us), nil
 }
 
-// unbegun reports whether a reply of ask.lua or setnx_take.lua says that nothing can be granted, because the server has not begun its life.
+// unbegun reports whether a reply of ask.lua or setnx_take.lua says that nothing can be granted, because the server has
+// not begun its life.
 func unbegun(reply *answer) bool {
 	fields, _ := reply.Value.([]any)
 	return reply.Err == nil && len(fields) > 6 && fields[6] == int64(-1)
