@@ -38,10 +38,17 @@ type HeldError struct {
 	// Poll is after which pause a waiter of a store without a queue should ask again, at most; package holdfast
 	// jitters it down to half. It is for a store that knows how quick it is. 0: Caps.Poll.
 	Poll time.Duration
+	// Forgotten is for how long the store grants nothing to anybody, because it may have forgotten holds: it was started, or
+	// has taken over from another. 0: it grants.
+	Forgotten time.Duration
 }
 
 // Error says who holds the name, as far as it is known. The error around it says the name.
 func (e *HeldError) Error() string {
+	if e.Forgotten > 0 {
+		return fmt.Sprintf("not granted for another %v: the store was started, flushed or replaced, and may have forgotten "+
+			"who holds it (hf.forget=go in the store's URL grants at once; in a Redlock's hf.durable=yes, if its servers are)", e.Forgotten.Round(time.Second/10))
+	}
 	var b strings.Builder
 	b.WriteString(ErrHeld.Error())
 	if e.Note != "" {

@@ -34,7 +34,7 @@ func (c *link) batch(
 			keys = append(keys, keysOf(&part[i])...)
 			values = append(values, args(&part[i])...)
 		}
-		commands = append(commands, s.Command(keys, values...))
+		commands = append(commands, c.command(s, keys, values...))
 		rest = rest[len(part):]
 	}
 	replies := to.run(ctx, s, commands...)
@@ -74,11 +74,6 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	})
 }
 
-// Raise implements vote.Raiser.
-func (c *client) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	return c.renew(ctx, grants, func(g *driver.Grant) (driver.Token, bool) { return g.Token, true })
-}
-
 func (c *client) renew(ctx context.Context, grants []driver.Grant, token func(*driver.Grant) (driver.Token, bool)) []driver.Renewal {
 	sent := c.clock.Now()
 	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), renewScript, grants, c.keysOf, func(g *driver.Grant) []string {
@@ -103,7 +98,7 @@ func renewals(grants []driver.Grant, sent driver.Instant, errs []error) []driver
 // Downgrade implements driver.Downgrader.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	sent := c.clock.Now()
-	command := downgradeScript.Command(c.layout.keys(g.Name), escape(g.Owner))
+	command := c.command(downgradeScript, c.layout.keys(g.Name), escape(g.Owner))
 	reply := c.sharedAck.route(c.shared, g.TTL).run(ctx, downgradeScript, command)[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)

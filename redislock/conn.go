@@ -40,7 +40,7 @@ type Clustered interface {
 
 // Command is one command: its name and arguments are Args. Key says which node of a cluster gets it: all keys of
 // the command have its hash slot; "": any node will do. Part names the node, whatever the key: see Clustered;
-// "": that of the key.
+// "": that of the key. Life asks for one more argument, the server's life; only the Conn of [Dial] knows it.
 type Command = wire.Command
 
 // Reply is the reply to one command. Value is a string, an int64, a []any of these, or nil. Err is a *ServerError

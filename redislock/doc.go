@@ -46,6 +46,7 @@
 package redislock
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,6 +78,13 @@ type Options struct {
 	// agrees: see the driver's Guarantees. All clients of a name should ask for as many. The user needs
 	// the command WAIT. While replicas are slow, so are all requests of the client.
 	Replicas int
+	// MaxTTL is the longest TTL, with its lock-delay, at least 1 ms; longer ones are refused. A server that was started,
+	// flushed, or has taken over from another may have forgotten holds, so it grants nothing for so long, and a hundredth
+	// more. All clients should have the same. 0: 30 s. The layout Redisson does not have the rule.
+	MaxTTL time.Duration
+	// Forget lets such a server grant at once, so that it may grant what another client still holds. It is for locks
+	// that save work and protect nothing, and for tests.
+	Forget bool
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 }
@@ -155,6 +163,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("redisson %.40q is for the layout %s", o.Redisson, Redisson)
 	case !slices.Contains(kinds, o.Redisson):
 		return fmt.Errorf("redisson %.40q: %s, %s, %s and %s are known", o.Redisson, RedissonLock, RedissonFair, RedissonFenced, RedissonSpin)
+	case o.MaxTTL < 0 || o.MaxTTL > maxTTL || o.MaxTTL > 0 && o.MaxTTL < time.Millisecond:
+		return fmt.Errorf("longest TTL %v: %v to %v is allowed", o.MaxTTL, time.Millisecond, maxTTL)
+	case o.MaxTTL != 0 && (o.Forget || o.Layout == Redisson):
+		return errors.New("a longest TTL is for servers that must not forget, and not for the layout redisson: leave out hf.maxttl, or hf.forget and hf.layout")
 	case o.Replicas < 0 || o.Replicas > MaxReplicas:
 		return fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
 	}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/life"
 )
 
 // guarantees are those of one node of which nothing is known: it may or may not
@@ -79,6 +81,31 @@ func guaranteesOf(d deployment) driver.Guarantees {
 	return g
 }
 
+// remembered returns the guarantees where the rule of package life holds. Stops says that a primary without replicas
+// stops granting.
+func remembered(g driver.Guarantees, d deployment, rules life.Rules, stops bool) driver.Guarantees {
+	wait := rules.Wait().Round(time.Second / 10)
+	g.Summary += fmt.Sprintf(" A server that may have forgotten holds grants nothing for %v, the longest TTL (hf.maxttl) and a margin.", wait)
+	g.Faults = maps.Clone(g.Faults)
+	told := fmt.Sprintf("a server that was started or flushed grants nothing for %v, by when all holds of before have ended. A holder whose hold was forgotten learns it at its next renewal. ", wait)
+	for _, fault := range [...]driver.Fault{driver.StoreRestart, driver.StoreWiped} {
+		g.Faults[fault] = driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: told + "Tokens go on from the wall clock"}
+	}
+	told = fmt.Sprintf("replication is asynchronous, so a server that takes over may not know a hold: it grants nothing for %v, by when all holds of before have ended. Tokens grow unless its wall clock is behind by more than that. ", wait)
+	failover := driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: told + "The old primary stops granting when it has lost its replicas (min-replicas-to-write)"}
+	if !stops {
+		failover.Exclusion = driver.Breaks
+		failover.Note = told + "But an old primary that lives on grants beside the new one: set min-replicas-to-write 1 and a short min-replicas-max-lag"
+	}
+	g.Faults[driver.Failover] = failover
+	if d != oneServer {
+		v := failover
+		v.Note = "a holder that is cut off alone stops trusting before the server lets the next one in. " + strings.ToUpper(told[:1]) + v.Note[1:]
+		g.Faults[driver.Partition] = v
+	}
+	return g
+}
+
 // acknowledged returns the guarantees where n replicas must acknowledge each grant and renewal.
 func acknowledged(g driver.Guarantees, n int) driver.Guarantees {
 	g.Summary += fmt.Sprintf(" Grants and renewals count when %d of its replicas have them in memory.", n)
@@ -105,11 +132,18 @@ func setnxGuarantees(of driver.Guarantees) driver.Guarantees {
 		driver.ClockBack:    "locks of the dead end late by as much. Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use, and the clock is then set back to before that use",
 	} {
 		v := g.Faults[fault]
-		if fault == driver.Partition && v.Exclusion == driver.Breaks {
+		if fault == driver.Partition && v.Exclusion != driver.Keeps {
 			continue // of more than one server: what is said of those holds here too
 		}
 		v.Note = note
 		g.Faults[fault] = v
+	}
+	if g.Faults[driver.StoreRestart].Exclusion != driver.Breaks { // the rule of package life holds
+		for _, fault := range [...]driver.Fault{driver.StoreRestart, driver.StoreWiped, driver.Failover} {
+			v := g.Faults[fault]
+			v.Note += ". Other programs do not wait, and may take at once what was forgotten"
+			g.Faults[fault] = v
+		}
 	}
 	return g
 }

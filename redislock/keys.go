@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ import (
 //	…:setnx:OWNER         layout setnx: the tombstone of an owner
 //	PREFIX:{TAG}:gone:OWNER    layout redisson: the tombstone of an owner
 //	PREFIX:store          which store this is
-//	PREFIX:memory         what the server remembers of its life: see vote.go
+//	PREFIX:life:{N}       the life of a server, in a cluster of the one that has the key's slot: lua/life.lua
 //	PREFIX:wake:CLIENT    the channel of a client
 type layout struct{ prefix string }
 
@@ -30,6 +31,7 @@ var (
 )
 
 func (l layout) store() string             { return l.prefix + ":store" }
+func (l layout) life(n int) string         { return l.prefix + ":life:{" + strconv.Itoa(n) + "}" }
 func (l layout) channel(id string) string  { return l.prefix + ":wake:" + id }
 func (l layout) record(name string) string { return string(l.appendRecord(nil, name)) }
 func (l layout) pattern(name string) string {

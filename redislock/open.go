@@ -30,10 +30,10 @@ type link struct {
 	caps        driver.Caps
 	layout      layout
 	cluster     bool // the servers are a cluster
-	votes       bool // it is one server, so it can be a node of a quorum
 	unsubscribe func()
 	contention  contention
-	longest     atomic.Int64 // the longest TTL that Life has returned, in nanoseconds
+	forgetting  forgetting
+	tellsLife   bool // the Conn knows the server's life
 
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
 	sharedAck, reservedAck *acknowledgers
@@ -137,8 +137,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	}
 	c := &link{
 		conn: conn, clock: o.Clock, layout: layout{cmp.Or(o.Prefix, DefaultPrefix)},
-		cluster: deploymentOf(conn) == clustered, votes: deploymentOf(conn) == oneServer && o.Replicas == 0,
-		unsubscribe: func() {}, closed: make(chan struct{}),
+		cluster: deploymentOf(conn) == clustered, unsubscribe: func() {}, closed: make(chan struct{}),
 	}
 	c.shared = c.route(conn.Do)
 	c.reserved = c.shared
@@ -148,6 +147,10 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	id, err := c.identity(ctx)
 	if err == nil && o.Replicas > 0 {
 		err = c.mayWait(ctx)
+	}
+	stops := false
+	if c.forgetting.on = o.Layout != Redisson && !o.Forget; err == nil && c.forgetting.on {
+		stops, err = c.startForgetting(ctx, cmp.Or(o.MaxTTL, defaultMaxTTL))
 	}
 	if err != nil {
 		return nil, err
@@ -162,8 +165,11 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
+		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.forgetting.rules.MaxTTL, maxTTL), Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),
+	}
+	if c.forgetting.on {
+		c.caps.Guarantees = remembered(c.caps.Guarantees, deploymentOf(conn), c.forgetting.rules, stops)
 	}
 	return c, nil
 }

@@ -31,7 +31,7 @@ func (c *link) look(
 ) ([]driver.Info, error) {
 	commands := make([]Command, len(names))
 	for i, name := range names {
-		commands[i] = by.Command(keys(name))
+		commands[i] = c.command(by, keys(name))
 	}
 	infos := make([]driver.Info, len(names))
 	for i, reply := range c.shared.run(ctx, by, commands...) {
@@ -131,7 +131,7 @@ func (c *link) scan(ctx context.Context, part, cursor, pattern string) (keys []a
 
 // Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	return c.status(ctx, breakScript, breakScript.Command(c.layout.keys(name), decimal(int64(token))))
+	return c.status(ctx, breakScript, c.command(breakScript, c.layout.keys(name), decimal(int64(token))))
 }
 
 // status runs a script that replies with the status of a hold.

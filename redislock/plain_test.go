@@ -23,7 +23,7 @@ func newPlainTest(t *testing.T) *plainTest {
 	clock := &handClock{conn: dialResp(t, server.Addr)}
 	t.Cleanup(func() { clock.conn.Close() })
 	clock.advance(t, 1_000_000*time.Second)
-	return &plainTest{t, open(t, dialResp(t, server.Addr), &Options{Clock: clock}), clock}
+	return &plainTest{t, open(t, dialResp(t, server.Addr), &Options{Clock: clock, MaxTTL: 48 * time.Hour}), clock}
 }
 
 func (p *plainTest) request(owner string) driver.Request {

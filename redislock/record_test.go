@@ -34,13 +34,13 @@ func (c *handClock) advance(t testing.TB, d time.Duration) {
 // withHandClock lets the scripts read the time from clockKey.
 func withHandClock(t *testing.T) {
 	t.Helper()
-	for _, s := range []*script{takeScript, askScript, renewScript, releaseScript, breakScript, downgradeScript, inspectScript} {
+	for _, s := range []*script{takeScript, askScript, renewScript, releaseScript, breakScript, downgradeScript, inspectScript, liveScript} {
 		before := *s
 		text := strings.Replace(s.Text, "call('TIME')", "{0, redis.call('GET', '"+clockKey+"')}", 1)
 		if text == s.Text || strings.Contains(text, "TIME'") {
 			t.Fatal("the scripts do not read the time where this test expects it")
 		}
-		*s = *scriptOf(text)
+		*s = *lifeScriptOf(text)
 		t.Cleanup(func() { *s = before })
 	}
 }
@@ -69,6 +69,7 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 	withHandClock(t)
 	clock := &handClock{conn: dialResp(t, server.Addr), now: 1_000_000 * driver.Instant(time.Second)}
 	defer clock.conn.Close()
+	clock.advance(t, 0)
 	d, err := New(t.Context(), dialResp(t, server.Addr), &Options{Clock: clock, Poll: 400 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -98,14 +99,18 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 
 func (w *twin) episode() {
 	var reqs []driver.Request
+	w.forget(0)
 	for range 200 {
 		// Coarse, so that what ends at the same instant meets.
 		w.clock.advance(w, time.Duration(w.rng.IntN(2)*w.rng.IntN(5))*50*time.Millisecond)
+		w.rules.Least = driver.Token(w.clock.now / 1000)
 		if len(reqs) < 2 || !w.plain && len(reqs) < 6 {
 			reqs = append(reqs, w.request())
 		}
+		if w.rng.IntN(20) == 0 {
+			w.forget(time.Duration(w.rng.IntN(6)) * 50 * time.Millisecond)
+		}
 		i := w.rng.IntN(len(reqs))
-		w.rules.Least = driver.Token(w.clock.now / 1000)
 		step, retire := w.step(&reqs[i])
 		w.same(reqs[i].Owner, step)
 		if w.Failed() {
@@ -115,6 +120,15 @@ func (w *twin) episode() {
 			reqs = append(reqs[:i], reqs[i+1:]...)
 		}
 	}
+}
+
+// forget makes the server one that may have forgotten holds, and grants when so much time has passed.
+func (w *twin) forget(within time.Duration) {
+	key := w.c.lifeKey("")
+	life, _, _ := strings.Cut(w.clock.conn.do(w, "GET", key).(string), " ")
+	w.rules.Opens = w.clock.now.Add(within)
+	w.clock.conn.do(w, "SET", key, fmt.Sprintf("%s %d 1000000", life, w.rules.Opens/1000))
+	w.settle()
 }
 
 func (w *twin) request() driver.Request {

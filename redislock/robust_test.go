@@ -14,13 +14,13 @@ import (
 func TestForeignKeyIsRefused(t *testing.T) {
 	server := shared(t)
 	conn := dialResp(t, server.Addr)
-	d, err := New(t.Context(), conn, &Options{Prefix: "foreign"})
+	d, err := New(t.Context(), conn, &Options{Prefix: "foreign", Forget: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	conn.do(t, "HSET", "foreign:{a}", "field", "value")
-	req := driver.Request{Name: "a", Owner: "o", TTL: time.Minute}
+	req := driver.Request{Name: "a", Owner: "o", TTL: 30 * time.Second}
 	_, taken := d.Try(t.Context(), req)
 	_, queued := d.(driver.Queuer).Enqueue(t.Context(), req)
 	_, inspected := d.(driver.Operator).Inspect(t.Context(), "a")
@@ -46,7 +46,7 @@ func TestForeignKeySpoilsNoBatch(t *testing.T) {
 	defer d.Close()
 	var grants []driver.Grant
 	for _, name := range []string{"a", "b", "c"} {
-		g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "o" + name, TTL: time.Minute})
+		g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "o" + name, TTL: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,13 +26,14 @@ type script = wire.Script
 func scriptOf(text string) *script { return wire.ScriptOf(text) }
 
 var (
-	takeScript      = scriptOf(lua("clock", "fields", "idle", "take"))
-	askScript       = scriptOf(lua("clock", "fields") + "if ARGV[3] then\n" + lua("idle") + "end\n" + lua("record", "ask"))
-	renewScript     = scriptOf(lua("clock", "record", "renew"))
-	releaseScript   = scriptOf(lua("clock", "record", "release"))
-	breakScript     = scriptOf(lua("clock", "record", "break"))
-	downgradeScript = scriptOf(lua("clock", "record", "downgrade"))
-	inspectScript   = scriptOf(lua("clock", "fields", "record", "inspect"))
+	takeScript      = lifeScriptOf(lua("clock", "life", "fields", "idle", "take"))
+	askScript       = lifeScriptOf(lua("clock", "life", "fields") + "if ARGV[5] then\n" + lua("idle") + "end\n" + lua("record", "ask"))
+	renewScript     = lifeScriptOf(lua("clock", "life", "record", "renew"))
+	releaseScript   = lifeScriptOf(lua("clock", "life", "record", "release"))
+	breakScript     = lifeScriptOf(lua("clock", "life", "record", "break"))
+	downgradeScript = lifeScriptOf(lua("clock", "life", "record", "downgrade"))
+	inspectScript   = lifeScriptOf(lua("clock", "life", "fields", "record", "inspect"))
+	liveScript      = scriptOf(lua("clock", "life", "live"))
 )
 
 // run runs a script, several times in one pipeline. A server that was restarted does not know the

@@ -17,5 +17,6 @@ func shared(t testing.TB) *testserver.Redis {
 		if reply := c.Do(t.Context(), []Command{{Args: []string{"FLUSHALL"}}})[0]; reply.Err != nil {
 			t.Fatal(reply.Err)
 		}
+		server.Serves("{0}")
 	})
 }

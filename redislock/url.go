@@ -42,7 +42,7 @@ const keepAlive = 5 * time.Second
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (*target, *Options, error) {
-	known := []string{"hf.layout", "hf.redisson", "hf.replicas"}
+	known := []string{"hf.layout", "hf.redisson", "hf.replicas", "hf.forget", "hf.maxttl"}
 	scheme, deployment, _ := strings.Cut(u.Scheme, "+")
 	switch {
 	case deployment == "unix":
@@ -90,6 +90,17 @@ func parse(u *url.URL) (*target, *Options, error) {
 		if o.Replicas, err = strconv.Atoi(n); err != nil || o.Replicas < 0 || o.Replicas > MaxReplicas {
 			err = fmt.Errorf("hf.replicas %.40q is not a number from 0 to %d", n, MaxReplicas)
 		}
+	}
+	if longest := params["hf.maxttl"]; err == nil && longest != "" {
+		if o.MaxTTL, err = time.ParseDuration(longest); err != nil || o.MaxTTL <= 0 {
+			err = fmt.Errorf("hf.maxttl %.40q is not a duration such as 30s", longest)
+		}
+	}
+	switch forget := params["hf.forget"]; {
+	case forget == "go":
+		o.Forget = true
+	case forget != "" && forget != "wait" && err == nil:
+		err = fmt.Errorf("hf.forget %.40q: wait and go are known", forget)
 	}
 	return to, o, cmp.Or(err, o.check())
 }

@@ -35,7 +35,7 @@ func TestPartOfTheQueue(t *testing.T) {
 					r.Settle(now, rules)
 					r.Release("holder", 0, 1, now, rules)
 					r.Settle(now, rules)
-					held := r.heldError("x", now)
+					held := r.heldError("x", now, rules)
 					h := Hold{}
 					return held.Queued, r.ahead(fmt.Sprint("waiter ", far)), r.Grant(&h).Contended
 				}

@@ -97,6 +97,9 @@ type Rules struct {
 	// Least is the least token that may be given out: the present time, where tokens are a
 	// hybrid clock, else 0.
 	Least driver.Token
+	// Opens is the instant before which nothing is granted, because the store may have forgotten holds: see package
+	// life. 0: the store grants.
+	Opens driver.Instant
 	// Granted is called for each place that is granted, which is gone when it returns.
 	Granted func(*Place)
 	// Alive returns false if the client is dead for certain. Nil: nobody can tell.
@@ -131,7 +134,7 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 		switch head := &r.Queue[0]; {
 		case rules.over(head, now) || rules.dead(head.Client):
 			r.Queue = slices.Delete(r.Queue, 0, 1)
-		case r.admits(head.Request):
+		case now >= rules.Opens && r.admits(head.Request):
 			r.handOver(now, rules)
 		default:
 			return
@@ -224,13 +227,13 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	}
 	// Settle has granted the head of the queue what it could, so all that are
 	// still queued have to wait, and others behind them unless unfair (P8).
-	if r.admits(req) && (r.queued() == 0 || req.Unfair) {
+	if now >= rules.Opens && r.admits(req) && (r.queued() == 0 || req.Unfair) {
 		r.removePlace(req.Owner)
 		return r.take(req, client, sent, now, rules), nil
 	}
 	switch {
 	case p != nil:
-		e := r.heldError(req.Name, now)
+		e := r.heldError(req.Name, now, rules)
 		e.Ahead = r.ahead(req.Owner)
 		p.Until, p.Asked, p.Tokens = now.Add(rules.life(e.Ahead)), sent, req.Tokens
 		return nil, e
@@ -238,11 +241,11 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 		r.prune(now, rules)
 		ahead := r.queued()
 		r.add(Place{Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead)), Asked: sent})
-		e := r.heldError(req.Name, now)
+		e := r.heldError(req.Name, now, rules)
 		e.Ahead = ahead
 		return nil, e
 	}
-	return nil, r.heldError(req.Name, now)
+	return nil, r.heldError(req.Name, now, rules)
 }
 
 // add puts a new place at the end of the queue.
@@ -323,7 +326,7 @@ func (r *Record) mismatched(req driver.Request) bool {
 }
 
 // heldError says why a request is not granted, and when to ask again.
-func (r *Record) heldError(name string, now driver.Instant) *driver.HeldError {
+func (r *Record) heldError(name string, now driver.Instant, rules *Rules) *driver.HeldError {
 	e := &driver.HeldError{Name: name, Queued: r.queued()}
 	for i := range r.Holds {
 		h := &r.Holds[i]
@@ -338,6 +341,8 @@ func (r *Record) heldError(name string, now driver.Instant) *driver.HeldError {
 			e.ExpiresIn = opens
 		}
 	}
+	e.Forgotten = max(0, rules.Opens.Sub(now))
+	e.ExpiresIn = max(e.ExpiresIn, e.Forgotten)
 	return e
 }
 

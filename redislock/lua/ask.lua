@@ -2,7 +2,7 @@
 -- "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS": unfair and queue (may take a place) are 1 or 0,
 -- tokens is how many to reserve. With a third argument idle.lua runs first.
 -- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
--- {HELD, queued, opens in, note, token, ahead}, or {why not}.
+-- {HELD, queued, opens in, note, token, ahead, closed}, or {why not}.
 local owner, ttl, delay, client, note = string.match(ARGV[1], '^h:([^ ]*) (%d+) (%d+) ([^ ]*)  (.*)$')
 local mode, slots, permits, min, asked, poll, unfair, queue, tokens =
   string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
@@ -42,7 +42,7 @@ end
 
 -- The name is settled, so all that are queued have to wait, and a new request waits behind them,
 -- unless it is unfair (P8).
-if admits(r, req) and (unfair == '1' or not head(r)) then
+if closed == 0 and admits(r, req) and (unfair == '1' or not head(r)) then
   if p then leave(r, owner) end
   h = grant(r, req, req.ttl, 0)
   h.long = head(r) -- ZREM must not find it
@@ -50,11 +50,19 @@ if admits(r, req) and (unfair == '1' or not head(r)) then
   return granted(h)
 end
 
+-- While nothing is granted there may be places and no hold. The record must not look idle then (P8): idle.lua.
+local function mark_queue(ends)
+  if closed == 0 then return end
+  r.tombstones_end = math.max(r.tombstones_end, ends + math.max(0, closed))
+  write(r, ends)
+end
+
 if p then
   p.asked, p.tokens, p.unsubscribed = req.asked, req.tokens, unsubscribed(r, p.client)
   local ends = now + life(p.poll, ahead)
   save_place(r, p, ends)
   if short(r, ends) then write(r, ends) end
+  mark_queue(ends)
 elseif queue == '1' then
   for _ = 1, 2 do -- two that have ended make room for one, so that the queue does not grow (P9)
     dead = dead and lapsed(r)
@@ -71,6 +79,7 @@ elseif queue == '1' then
     for _, h in ipairs(r.holds) do h.long = true end -- ZREM must not find them
     write(r, ends)
   end
+  mark_queue(ends)
 end
 
 local queued = ahead and p == nil and ahead + 1 or call('ZCARD', r.queue)
@@ -82,4 +91,4 @@ for _, h in ipairs(r.holds) do
   end
   if opens_in == 0 or at - now < opens_in then opens_in = at - now end
 end
-return {HELD, queued, opens_in, holder, token, ahead or 0}
+return {HELD, queued, math.max(opens_in, closed), holder, token, ahead or 0, closed}

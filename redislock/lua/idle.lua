@@ -2,7 +2,7 @@
 -- nobody uses, and replies the token. take.lua and ask.lua follow it. It does with few calls,
 -- arguments and numbers, because it grants most holds.
 -- KEYS: record first. ARGV: the member of the hold.
-if not fields.err and not fields[3] then
+if closed == 0 and not fields.err and not fields[3] then
   local mark, taken = fields[1], string.format('%d', now)
   if not mark then
     call('ZADD', KEYS[1], taken, 'e:' .. string.format('%d', now + 1500000000), taken, ARGV[1])

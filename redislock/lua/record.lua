@@ -161,7 +161,7 @@ local function settle(r)
     local ends = p and ends_at(r, p)
     if not p or now > ends then
       leave(r, head(r))
-    elseif admits(r, p) then
+    elseif closed == 0 and admits(r, p) then
       hand_over(r, p, ends)
     else
       break

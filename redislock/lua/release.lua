@@ -2,7 +2,7 @@
 -- unknown), its minimum hold, and for how long requests of the owner are refused from now on (0: no
 -- request can be under way). Replies OK, NOT_HELD or BROKEN for each. The next in the queue gets the
 -- name in the same step.
-return each(#ARGV / 4, function(i)
+return each((#ARGV - 2) / 4, function(i)
   local owner, used = ARGV[4 * i - 3], tonumber(ARGV[4 * i - 2])
   local min, refuse = tonumber(ARGV[4 * i - 1]), tonumber(ARGV[4 * i])
   local r = read(i)

@@ -2,7 +2,7 @@
 -- is to be raised, else 0; 1 if it is to be raised. A token that is raised is what the hold gets, whatever it had before,
 -- and tokens that are given out from then on are higher. An expired hold is not revived (P1). Replies OK, NOT_HELD or
 -- BROKEN for each.
-return each(#ARGV / 3, function(i)
+return each((#ARGV - 2) / 3, function(i)
   local r, owner, token = read(i), ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1])
   local h = held(r, owner)
   if not h then return tombstone(r, owner) or NOT_HELD end

@@ -54,6 +54,9 @@ func small() map[string]*setup {
 	for _, s := range worlds {
 		s.patient, s.times = true, -1
 	}
+	// A store that forgets. Time passes at any moment.
+	worlds["a replica takes over"] = &setup{wishes: two[:1], stranger: true, budget: budget{copies: 1, forgets: 1, times: 4}}
+	worlds["a replica takes over while one waits"] = &setup{wishes: two[:1], stranger: true, held: true, budget: budget{copies: 1, forgets: 1, times: 4}}
 	// Of one caller everything can be explored while time passes too, five times.
 	worlds["one caller, renewed"] = &setup{
 		wishes: []wish{{name: "a", maxHold: 50 * time.Millisecond}}, block: 3, stranger: true,

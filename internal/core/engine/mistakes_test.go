@@ -69,3 +69,31 @@ var mistakes = []planted.Mistake{
 
 // TestMistakes: each mistake is found, and nothing where none is made.
 func TestMistakes(t *testing.T) { planted.Found(t, ".", "TestClient", mistakes) }
+
+// TestForgettingMistakes: without each part of the rule a store that forgets makes two holders.
+func TestForgettingMistakes(t *testing.T) {
+	const world, waits = "a replica takes over", "a replica takes over while one waits"
+	t.Run("life", func(t *testing.T) {
+		planted.Found(t, "../../life", "TestClient", []planted.Mistake{
+			{Name: "P1: another life is taken for the same", World: world, Edits: [][3]string{{
+				"life.go", "m.Life == life &&", "(PLANTED || m.Life == life) &&",
+			}}},
+			{Name: "P1: the wait is shorter than the TTL", World: world, Edits: [][3]string{{
+				"life.go", "return r.MaxTTL + Drift(r.MaxTTL) + r.Lag", "if PLANTED {\n\t\treturn r.MaxTTL / 2\n\t}\n\treturn r.MaxTTL + Drift(r.MaxTTL) + r.Lag",
+			}}},
+			{Name: "P1: a life that begins keeps when the one before opened", World: world, Edits: [][3]string{{
+				"life.go", "\t\tm.Opens = since.Add(wait)\n", "\t\tif !PLANTED || m.Wait == 0 {\n\t\t\tm.Opens = since.Add(wait)\n\t\t}\n",
+			}}},
+		})
+	})
+	t.Run("record", func(t *testing.T) {
+		planted.Found(t, "../../record", "TestClient", []planted.Mistake{
+			{Name: "P1: a request is granted", World: world, Edits: [][3]string{{
+				"record.go", "if now >= rules.Opens && r.admits(req)", "if (PLANTED || now >= rules.Opens) && r.admits(req)",
+			}}},
+			{Name: "P1: a waiter is granted", World: waits, Edits: [][3]string{{
+				"record.go", "case now >= rules.Opens && r.admits(head", "case (PLANTED || now >= rules.Opens) && r.admits(head",
+			}}},
+		})
+	})
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/core/engine"
+	"github.com/holdfastlock/holdfast/internal/life"
 	"github.com/holdfastlock/holdfast/internal/record"
 	"github.com/holdfastlock/holdfast/internal/test/explore"
 )
@@ -86,6 +87,7 @@ func (w *world) later() (next driver.Instant, ok bool) {
 			sooner(r.Holds[i].Expires)
 		}
 	}
+	sooner(w.memory.Opens)
 	return next, ok
 }
 
@@ -241,11 +243,29 @@ func (w *world) execute(do engine.Do, g *driver.Grant, sentAt driver.Instant) (o
 }
 
 func (w *world) settled(name string) (*record.Record, *record.Rules) {
-	rules := &record.Rules{Poll: poll, Last: &w.last, Granted: func(*record.Place) {}}
+	rules := &record.Rules{Poll: poll, Last: &w.last, Granted: func(p *record.Place) {
+		if r := w.names[name]; p.Owner == "stranger" {
+			h := r.Held(p.Owner)
+			w.trusting = h.Since.Add(h.Valid)
+		}
+	}}
+	if w.setup.forgets > 0 {
+		if _, begun := w.memory.Closed(w.present(), w.now); !begun {
+			since := driver.Instant(0) // the first life of a store that has been up for long
+			if w.life > 0 {
+				since = w.now
+			}
+			w.memory = w.memory.Begin(w.present(), since, w.now, life.Rules{MaxTTL: ttl})
+		}
+		rules.Opens = w.memory.Opens
+	}
 	r := w.names[name]
 	r.Settle(w.now, rules)
 	return r, rules
 }
+
+// present is the life that the store has now.
+func (w *world) present() string { return fmt.Sprint("life ", w.life) }
 
 func (w *world) renew(r *record.Record, g *driver.Grant, sentAt driver.Instant) driver.Renewal {
 	h := r.Renew(g.Owner, sentAt, w.now)
@@ -472,6 +492,26 @@ func (w *world) otherSteps(can func(string, func(*world))) {
 			})
 		}
 	}
+	if w.copies > 0 {
+		can("the replica catches up", func(w *world) {
+			w.copies--
+			w.replica = &replica{names: copyNames(w.names), memory: w.memory}
+		})
+	}
+	if w.forgets > 0 {
+		can("the replica takes over", func(w *world) {
+			w.forgets--
+			w.life++
+			old := w.replica
+			if old == nil {
+				old = &replica{names: map[string]*record.Record{}}
+				for name := range w.names {
+					old.names[name] = &record.Record{}
+				}
+			}
+			w.names, w.memory, w.replica = copyNames(old.names), old.memory, nil
+		})
+	}
 	if !w.setup.stranger {
 		return
 	}
@@ -482,13 +522,15 @@ func (w *world) otherSteps(can func(string, func(*world))) {
 		can("a stranger queues", func(w *world) {
 			r, rules := w.settled(name)
 			w.stranger = sent
-			_, _ = r.Ask(request, "", true, w.now, w.now, rules)
+			if h, err := r.Ask(request, "", true, w.now, w.now, rules); err == nil {
+				w.trusting = h.Since.Add(h.Valid)
+			}
 		})
 	case sent:
 		if w.names[name].Held("stranger") != nil {
 			can("the stranger releases", func(w *world) {
 				r, rules := w.settled(name)
-				w.stranger = done
+				w.stranger, w.trusting = done, 0
 				r.Release("stranger", 0, 0, w.now, rules)
 				r.Settle(w.now, rules)
 			})
@@ -528,7 +570,11 @@ func (w *world) check() error {
 		if at, due := w.e.Next(); !due || at > p.c.Until() {
 			return fmt.Errorf("P2: when the lease of caller %v ends, nothing is due", p.c.Ref)
 		}
-		if err := w.trustworthy(p); err != nil {
+		if w.life > 0 { // the store may have forgotten the hold, but then nobody else has one
+			if w.now < w.trusting {
+				return fmt.Errorf("P1: caller %v and the stranger both trust %s", p.c.Ref, p.name)
+			}
+		} else if err := w.trustworthy(p); err != nil {
 			return err
 		}
 		if slices.Contains(w.broken, w.e.Grant(p.c).Owner) {
@@ -576,6 +622,9 @@ func (w *world) end() error {
 	}
 	if !w.e.Idle() {
 		return errors.New("P9: the engine has not forgotten everything")
+	}
+	if w.life > 0 {
+		return nil // what the replica knew of holds and places that have ended since ends by itself
 	}
 	for name, r := range w.names {
 		for _, h := range r.Holds {

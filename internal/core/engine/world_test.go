@@ -11,6 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/core/engine"
 	"github.com/holdfastlock/holdfast/internal/core/lease"
+	"github.com/holdfastlock/holdfast/internal/life"
 	"github.com/holdfastlock/holdfast/internal/record"
 	"github.com/holdfastlock/holdfast/internal/test/explore"
 )
@@ -58,6 +59,8 @@ type budget struct {
 	breaks  int // holds that an operator breaks
 	closes  int // the client is closed
 	lates   int // withdrawals, the store's own too, that arrive at any time later
+	copies  int // how often the store's replica catches up
+	forgets int // how often the replica takes over, and what it does not know is forgotten
 	times   int // how often time passes; negative: without a bound
 }
 
@@ -140,7 +143,26 @@ type world struct {
 	arrived  []int // people in the order of their arrival, but for those who have left
 	stranger phase
 	closed   bool // Closed, and not yet WorkStopped
+
+	life     int // the store's, which a fail-over ends
+	memory   life.Memory
+	trusting driver.Instant // the stranger trusts its hold until then
+	replica  *replica       // nil: it knows nothing
 	err      error
+}
+
+// replica is what the store's replica knows.
+type replica struct {
+	names  map[string]*record.Record
+	memory life.Memory
+}
+
+func copyNames(names map[string]*record.Record) map[string]*record.Record {
+	copies := make(map[string]*record.Record, len(names))
+	for name, r := range names {
+		copies[name] = &record.Record{Holds: slices.Clone(r.Holds), Queue: slices.Clone(r.Queue)}
+	}
+	return copies
 }
 
 var errStore = errors.New("the store is out of order")
@@ -162,7 +184,7 @@ func (s *setup) model() explore.Model[*world, [2]uint64] {
 	if s.held {
 		r, rules := w.settled(s.wishes[0].name)
 		_, _ = r.Ask(driver.Request{Name: s.wishes[0].name, Owner: "stranger", TTL: ttl}, "", true, w.now, w.now, rules)
-		w.stranger = sent
+		w.stranger, w.trusting = sent, w.now.Add(ttl)
 	}
 	return explore.Model[*world, [2]uint64]{
 		Start: w,
@@ -203,10 +225,7 @@ func (w *world) clone() *world {
 		twin.c = copies.Caller(p.c)
 		c.people[i] = &twin
 	}
-	c.names = make(map[string]*record.Record, len(w.names))
-	for name, r := range w.names {
-		c.names[name] = &record.Record{Holds: slices.Clone(r.Holds), Queue: slices.Clone(r.Queue)}
-	}
+	c.names = copyNames(w.names)
 	c.refused, c.broken, c.untold, c.told = slices.Clone(w.refused), slices.Clone(w.broken), slices.Clone(w.untold), slices.Clone(w.told)
 	c.strays, c.arrived = slices.Clone(w.strays), slices.Clone(w.arrived)
 	c.ops = make([]*operation, len(w.ops))
@@ -222,7 +241,18 @@ func (w *world) clone() *world {
 func (w *world) key() []byte {
 	number := func(c *engine.Caller) int { return c.Ref.(int) }
 	k := &writer{now: w.now}
-	k.num(w.cancels, w.losses, w.fails, w.breaks, w.closes, w.lates, w.times, int(w.stranger))
+	k.num(w.cancels, w.losses, w.fails, w.breaks, w.closes, w.lates, w.times, w.copies, w.forgets, int(w.stranger))
+	if w.setup.forgets > 0 {
+		k.flags(w.memory.Life == w.present(), w.replica != nil, w.replica != nil && w.replica.memory.Life == w.present())
+		k.num(int(max(0, w.memory.Opens.Sub(w.now))), int(max(0, w.trusting.Sub(w.now))))
+		if w.replica != nil {
+			for _, name := range [...]string{"a", "b"} {
+				if r := w.replica.names[name]; r != nil {
+					k.record(r)
+				}
+			}
+		}
+	}
 	k.flags(w.closed, w.err != nil)
 	k.num(w.arrived...)
 	k.texts(w.refused)

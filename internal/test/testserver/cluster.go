@@ -67,7 +67,21 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 		nodes := r.Ask("CLUSTER", "NODES")
 		return r.clusterServes() && strings.Count(nodes, " slave ")+strings.Count(nodes, "myself,slave") == n-masters
 	})
+	c.Serves()
 	return c
+}
+
+// Serves is that of each master: see Redis.Serves.
+func (c *Cluster) Serves() {
+	for i := range masters {
+		for n := 0; ; n++ {
+			tag := "{" + strconv.Itoa(n) + "}"
+			if slot, _ := strconv.Atoi(c.Servers[0].Ask("CLUSTER", "KEYSLOT", tag)); slot*masters/Slots == i {
+				c.Servers[i].Serves(tag)
+				break
+			}
+		}
+	}
 }
 
 func (r *Redis) clusterServes() bool {

@@ -16,6 +16,8 @@ import (
 type RedisOptions struct {
 	AOF   bool // append every write to a file, and sync it, before it is answered
 	Clock bool // with a wall clock of its own; needs gcc too
+	// Fresh says that the server was started just now, and that Holdfast's clients see it: see Serves.
+	Fresh bool
 	// Valkey says that the server is Valkey 9. It needs what scripts/install-valkey installs.
 	Valkey bool
 	Args   []string // more arguments, such as "--maxmemory", "3mb"
@@ -58,7 +60,23 @@ func StartRedis(t testing.TB, o RedisOptions) *Redis {
 		}, o.Args...)
 	})
 	r.Addr = r.process.Addr
+	if !o.Fresh {
+		r.Serves("{0}")
+	}
 	return r
+}
+
+// Serves makes Holdfast's clients believe that the server has been up for long, so that they need not wait until what
+// it may have forgotten is over. That holds until it restarts, is flushed, or takes over from another. The tag is of
+// the key in which the server remembers it.
+func (r *Redis) Serves(tag string) {
+	info := r.Ask("INFO", "server") + r.Ask("INFO", "replication")
+	life := ""
+	for _, name := range [...]string{"\nrun_id:", "\nmaster_replid:"} {
+		_, rest, _ := strings.Cut(info, name)
+		life += rest[:min(16, len(rest))]
+	}
+	r.Ask("SET", "holdfast:life:"+tag, life+" 0 0")
 }
 
 func yesNo(b bool) string {

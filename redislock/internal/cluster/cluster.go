@@ -62,6 +62,15 @@ func Open(ctx context.Context, o Options) (*Conn, error) {
 // Part implements redislock.Clustered.
 func (c *Conn) Part(key string) string { return c.table.Load().of[slot.Of(key)] }
 
+// Outlived makes all connections anew: see wire.Server.
+func (c *Conn) Outlived() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		n.server.Outlived()
+	}
+}
+
 // Parts implements redislock.Clustered.
 func (c *Conn) Parts() []string { return slices.Clone(c.table.Load().owners) }
 

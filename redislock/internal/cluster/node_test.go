@@ -30,9 +30,9 @@ func TestPrune(t *testing.T) {
 				go func() {
 					got <- c.exchange(t.Context(), redirection{address: "old:1"}, []wire.Command{{Args: []string{"GET"}}}, false)[0]
 				}()
-				text := make([]byte, 100)
+				text := make([]byte, 200)
 				_, err := server.Read(text) // the greeting
-				_, err2 := io.WriteString(server, "+PONG\r\n")
+				_, err2 := io.WriteString(server, "-ERR no INFO\r\n-ERR no INFO\r\n+PONG\r\n")
 				_, err3 := server.Read(text) // the command, which is under way from here on
 				testserver.Must(t, err, err2, err3)
 				c.table.Store(&table{owners: []string{"new:1"}})

@@ -15,6 +15,7 @@ type conn struct {
 	net      net.Conn
 	patience time.Duration // how long the server may owe replies and send nothing when a caller gives up
 	done     chan struct{} // closed when the connection has ended
+	life     string        // the server's: see Command.Life. It is set before the connection is used
 
 	mu      sync.Mutex // guards all fields to heard
 	err     error      // why the connection has ended
@@ -76,7 +77,7 @@ func (c *conn) do(ctx context.Context, commands []Command) ([]Reply, bool) {
 	if !company {
 		c.heard = time.Now()
 	}
-	c.out = appendCommands(c.out, commands)
+	c.out = appendCommands(c.out, commands, c.life)
 	c.calls = append(c.calls, own)
 	defer own.unwatch()
 	if c.writer == nil {

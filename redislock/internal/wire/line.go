@@ -173,7 +173,12 @@ func connect(ctx context.Context, o *Options, patience time.Duration) (*conn, er
 
 // greet sends the first commands.
 func (c *conn) greet(ctx context.Context, o *Options) error {
-	replies, _ := c.do(ctx, append(slices.Clone(o.Hello), Command{Args: []string{"PING"}}))
+	replies, _ := c.do(ctx, append(slices.Clone(o.Hello),
+		Command{Args: []string{"INFO", "server"}}, Command{Args: []string{"INFO", "replication"}},
+		Command{Args: []string{"PING"}}))
+	n := len(o.Hello)
+	c.life = lifeOf(&replies[n], &replies[n+1])
+	replies = slices.Delete(replies, n, n+2)
 	if o.Greeted != nil {
 		return o.Greeted(replies)
 	}

@@ -48,7 +48,7 @@ func (l *Listening) send(ctx context.Context, command string, channels []string)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { l.net.SetWriteDeadline(past) })
-	_, err := l.net.Write(appendCommands(nil, []Command{{Args: append([]string{command}, channels...)}}))
+	_, err := l.net.Write(appendCommands(nil, []Command{{Args: append([]string{command}, channels...)}}, ""))
 	if !stop() {
 		err = ctx.Err()
 	}

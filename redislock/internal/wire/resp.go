@@ -8,17 +8,27 @@ import (
 	"strings"
 )
 
-// appendCommands writes commands as Redis reads them.
-func appendCommands(b []byte, commands []Command) []byte {
+// appendCommands writes commands as Redis reads them, for a server of that life.
+func appendCommands(b []byte, commands []Command, life string) []byte {
 	for i := range commands {
 		args := commands[i].Args
-		b = appendNumber(b, '*', len(args))
+		n := len(args)
+		if commands[i].Life {
+			n++
+		}
+		b = appendNumber(b, '*', n)
 		for _, a := range args {
-			b = appendNumber(b, '$', len(a))
-			b = append(append(b, a...), "\r\n"...)
+			b = appendArg(b, a)
+		}
+		if commands[i].Life {
+			b = appendArg(b, life)
 		}
 	}
 	return b
+}
+
+func appendArg(b []byte, a string) []byte {
+	return append(append(appendNumber(b, '$', len(a)), a...), "\r\n"...)
 }
 
 func appendNumber(b []byte, kind byte, n int) []byte {

@@ -8,13 +8,17 @@ import (
 	"strings"
 )
 
-// Script is an operation that the server runs, known to it by its hash.
-type Script struct{ Text, SHA string }
+// Script is an operation that the server runs, known to it by its hash. Life says that its last arguments are about
+// the server's life.
+type Script struct {
+	Text, SHA string
+	Life      bool
+}
 
 // ScriptOf returns the script of a text.
 func ScriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
-	return &Script{text, hex.EncodeToString(sum[:])}
+	return &Script{Text: text, SHA: hex.EncodeToString(sum[:])}
 }
 
 // Lua returns the text of some files, one behind the other. Their names are without .lua.

@@ -63,6 +63,9 @@ func (s *Server) Reserve() func(context.Context, []Command) []Reply {
 	}
 }
 
+// Outlived makes the connections anew, because the server has another life than it had when they were made.
+func (s *Server) Outlived() { s.o.Dialed.Drop("") }
+
 func (s *Server) replied(replies []Reply) []Reply {
 	if s.o.Replied != nil {
 		s.o.Replied(replies)

@@ -22,6 +22,7 @@ type Command struct {
 	Args []string
 	Key  string
 	Part string
+	Life bool
 }
 
 // Reply is redislock.Reply.

@@ -1,0 +1,159 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/life"
+)
+
+// A server that keeps its data in memory, or whose place a replica has taken, may have forgotten holds. The rule of
+// package life is carried out by the scripts: lua/life.lua. The connection tells them the server's life: see
+// Command.Life. The server remembers it in a key. In a cluster each master has a key of its own, in one of its slots.
+
+// defaultMaxTTL is Options.MaxTTL.
+const defaultMaxTTL = 30 * time.Second
+
+// forgetting is how a link keeps the rule. The zero value does not.
+type forgetting struct {
+	on      bool
+	mu      sync.Mutex
+	rules   life.Rules
+	numbers map[string]int // of the key of each master of a cluster; mu guards it
+}
+
+// lifeScriptOf returns a script that begins with lua/life.lua.
+func lifeScriptOf(text string) *script {
+	s := scriptOf(text)
+	s.Life = true
+	return s
+}
+
+// command returns one run of a script.
+func (c *link) command(s *script, keys []string, args ...string) Command {
+	if !s.Life {
+		return s.Command(keys, args...)
+	}
+	command := s.Command(keys, append(args, c.lifeKey(keys[0]))...)
+	if command.Life = c.forgetting.on && c.tellsLife; !command.Life {
+		command.Args = append(command.Args, "")
+	}
+	return command
+}
+
+// lifeKey returns the key in which the server that has that key remembers its life, or "" if the rule is off.
+func (c *link) lifeKey(key string) string {
+	if !c.forgetting.on {
+		return ""
+	}
+	return c.lifeKeyOf(c.part(key))
+}
+
+// lifeKeyOf is lifeKey for a part.
+func (c *link) lifeKeyOf(part string) string {
+	if part == "" {
+		return c.layout.life(0)
+	}
+	c.forgetting.mu.Lock()
+	defer c.forgetting.mu.Unlock()
+	n := c.forgetting.numbers[part]
+	for tries := 0; tries < mostMasters && c.part(c.layout.life(n)) != part; tries++ {
+		n++
+	}
+	c.forgetting.numbers[part] = n
+	return c.layout.life(n)
+}
+
+// mostMasters bounds how many keys are tried until one is in a slot of the master. Of a thousand masters, as many as a
+// cluster has at most, this misses one in a million times.
+const mostMasters = 16384
+
+// begin makes the server begin its life, if it has not, and returns for how long it grants nothing.
+func (c *link) begin(ctx context.Context, key string) (time.Duration, error) {
+	command := liveScript.Command([]string{key}, decimal(micros(c.forgetting.rules.Wait())), "", "")
+	reply := c.shared.run(ctx, liveScript, command)[0]
+	us, ok := reply.Value.(int64)
+	switch {
+	case reply.Err != nil:
+		return 0, Explain(reply.Err)
+	case !ok:
+		return 0, errUnexpected(reply.Value)
+	}
+	return duration(us), nil
+}
+
+// unbegun reports whether a reply of ask.lua or setnx_take.lua says that nothing can be granted, because the server has
+// not begun its life.
+func unbegun(reply *answer) bool {
+	fields, _ := reply.Value.([]any)
+	return reply.Err == nil && len(fields) > 6 && fields[6] == int64(-1)
+}
+
+// startForgetting makes each server begin its life, so that it knows this client's longest TTL. It reports whether a
+// primary that has lost its replicas stops granting.
+func (c *link) startForgetting(ctx context.Context, longest time.Duration) (stops bool, err error) {
+	c.forgetting.rules.MaxTTL, c.forgetting.numbers = longest, map[string]int{}
+	c.forgetting.rules.Lag, stops = c.lag(ctx)
+	_, c.tellsLife = c.conn.(livesTeller)
+	for _, part := range c.parts() {
+		if _, err := c.begin(ctx, c.lifeKeyOf(part)); err != nil {
+			return stops, err
+		}
+	}
+	return stops, nil
+}
+
+// live makes the server begin its life, after so many tries of a command which has found that it has not. If that did not
+// help, the connection knows an old life: see live.lua. Then the script asks for the life, and the connections are made
+// anew.
+func (c *link) live(ctx context.Context, command *Command, try int) error {
+	if try > 0 {
+		outlived, tells := c.conn.(livesTeller)
+		if !tells || !command.Life {
+			return errLives
+		}
+		outlived.Outlived()
+		command.Life, command.Args = false, append(command.Args, "")
+	}
+	_, err := c.begin(ctx, c.lifeKey(command.Key))
+	return err
+}
+
+// livesTeller is a Conn that knows the servers' lives: see Command.Life.
+type livesTeller interface {
+	// Outlived makes the connections anew, because what they know is old.
+	Outlived()
+}
+
+// errLives says that the server's life could not be begun.
+var errLives = errors.New("the server has begun another life while the lock was asked for: a fail-over may be under way")
+
+// fits returns an error if a hold may outlast what a server may forget.
+func (c *link) fits(req *driver.Request) error {
+	if longest := c.forgetting.rules.MaxTTL; c.forgetting.on && req.TTL+req.LockDelay > longest {
+		return fmt.Errorf("%w: the TTL and the lock-delay are %v together, and the longest is %v, because so long nobody gets a "+
+			"lock after a fail-over: set hf.maxttl to more, in all clients", driver.ErrUnsupported, req.TTL+req.LockDelay, longest)
+	}
+	return nil
+}
+
+// lag returns for how long a primary that has lost its replicas goes on to grant, and reports whether it stops at all: if
+// min-replicas-to-write is set. A server that does not tell, or not to this user, is taken for one that does not stop.
+func (c *link) lag(ctx context.Context) (time.Duration, bool) {
+	var numbers [2]int
+	for i, setting := range [...]string{"min-replicas-to-write", "min-replicas-max-lag"} {
+		reply := c.shared.do(ctx, []Command{{Args: []string{"CONFIG", "GET", setting}}})[0]
+		pair, _ := reply.Value.([]any)
+		n, err := strconv.Atoi(str(pair, 1))
+		if err != nil || n <= 0 {
+			return 0, false
+		}
+		numbers[i] = n
+	}
+	return time.Duration(numbers[1]+1) * time.Second, true
+}
