@@ -79,12 +79,14 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool,
 	sent := c.clock.Now()
 	command := c.askCommand(&req, sent, queue, first)
 	reply, same := by(ctx, askScript, command)
-	for try := 0; unbegun(&reply); try++ {
-		if err := c.live(ctx, &command, try); err != nil {
+	if unbegun(&reply) {
+		if err := c.live(ctx, &command); err != nil {
 			return g, false, driver.Uncertain(err) // the request may have taken a place
 		}
 		sent = c.clock.Now()
-		reply, same = by(ctx, askScript, command)
+		if reply, same = by(ctx, askScript, command); unbegun(&reply) {
+			return g, false, driver.Uncertain(errLives)
+		}
 	}
 	fields, _ := reply.Value.([]any)
 	token, idle := reply.Value.(int64)
