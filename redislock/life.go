@@ -73,18 +73,22 @@ func (c *link) lifeKeyOf(part string) string {
 // cluster has at most, this misses one in a million times.
 const mostMasters = 16384
 
-// begin makes the server begin its life, if it has not, and returns for how long it grants nothing.
-func (c *link) begin(ctx context.Context, key string) (time.Duration, error) {
-	command := liveScript.Command([]string{key}, decimal(micros(c.forgetting.rules.Wait())), "", "")
+// begin makes the server begin its life, if it has not. It reports whether the connection knows an old life of the
+// server.
+func (c *link) begin(ctx context.Context, key string) (stale bool, err error) {
+	command := liveScript.Command([]string{key}, decimal(micros(c.forgetting.rules.Wait())), "")
+	if command.Life = c.tellsLife; !command.Life {
+		command.Args = append(command.Args, "")
+	}
 	reply := c.shared.run(ctx, liveScript, command)[0]
-	us, ok := reply.Value.(int64)
+	same, ok := reply.Value.(int64)
 	switch {
 	case reply.Err != nil:
-		return 0, Explain(reply.Err)
+		return false, Explain(reply.Err)
 	case !ok:
-		return 0, errUnexpected(reply.Value)
+		return false, errUnexpected(reply.Value)
 	}
-	return duration(us), nil
+	return same == 0, nil
 }
 
 // unbegun reports whether a reply of ask.lua or setnx_take.lua says that nothing can be granted, because the server has
@@ -101,32 +105,29 @@ func (c *link) startForgetting(ctx context.Context, longest time.Duration) (stop
 	c.forgetting.rules.Lag, stops = c.lag(ctx)
 	_, c.tellsLife = c.conn.(livesTeller)
 	for _, part := range c.parts() {
-		if _, err := c.begin(ctx, c.lifeKeyOf(part)); err != nil {
+		stale, err := c.begin(ctx, c.lifeKeyOf(part))
+		if err != nil {
 			return stops, err
 		}
+		c.tellsLife = c.tellsLife && !stale // a connection by way of a proxy may reach several servers
 	}
 	return stops, nil
 }
 
-// live makes the server begin its life, after so many tries of a command which has found that it has not. If that did not
-// help, the connection knows an old life: see live.lua. Then the script asks for the life, and the connections are made
-// anew.
-func (c *link) live(ctx context.Context, command *Command, try int) error {
-	if try > 0 {
-		outlived, tells := c.conn.(livesTeller)
-		if !tells || !command.Life {
-			return errLives
-		}
-		outlived.Outlived()
+// live makes the server begin its life, for a command which has found that it has not. If the connection knows an old
+// life, the command's script asks for the present one, and the connections are made anew.
+func (c *link) live(ctx context.Context, command *Command) error {
+	stale, err := c.begin(ctx, c.lifeKey(command.Key))
+	if stale && command.Life {
+		c.conn.(livesTeller).Outlived()
 		command.Life, command.Args = false, append(command.Args, "")
 	}
-	_, err := c.begin(ctx, c.lifeKey(command.Key))
 	return err
 }
 
 // livesTeller is a Conn that knows the servers' lives: see Command.Life.
 type livesTeller interface {
-	// Outlived makes the connections anew, because what they know is old.
+	// Outlived makes the connections anew, because what they know of the lives is old.
 	Outlived()
 }
 

@@ -128,7 +128,6 @@ func (w *twin) forget(within time.Duration) {
 	life, _, _ := strings.Cut(w.clock.conn.do(w, "GET", key).(string), " ")
 	w.rules.Opens = w.clock.now.Add(within)
 	w.clock.conn.do(w, "SET", key, fmt.Sprintf("%s %d 1000000", life, w.rules.Opens/1000))
-	w.settle()
 }
 
 func (w *twin) request() driver.Request {

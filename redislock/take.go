@@ -90,7 +90,11 @@ func (c *link) takeBy(ctx context.Context, s *script, command Command, ttl time.
 		if !unbegun(&reply) {
 			return reply, sent, nil
 		}
-		if err := c.live(ctx, &command, try); err != nil {
+		err := errLives
+		if try == 0 {
+			err = c.live(ctx, &command)
+		}
+		if err != nil {
 			return reply, sent, driver.Uncertain(err) // the request may have taken a place
 		}
 	}

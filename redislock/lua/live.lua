@@ -1,5 +1,5 @@
--- Begins the life that the server has now. KEYS: that in which it remembers it. ARGV: the longest that a hold lasts.
--- Replies for how long nothing is granted.
+-- Begins the life that the server has now, if it has not. KEYS: that in which it remembers it. ARGV: the longest that a
+-- hold lasts, "", and the life that the connection knows. Replies 1 if the connection knows that life, else 0.
 --
 -- A server that has no such key has forgotten nothing since its start, if it was never a replica, and nobody has
 -- flushed it, and it has evicted nothing. Else it may have forgotten holds until this moment.
@@ -25,4 +25,4 @@ elseif tonumber(opens) > now then
   opens = opens + longest - before
 end
 redis.call('SET', KEYS[1], string.format('%s %d %d', life, opens, longest))
-return math.max(0, opens - now)
+return (ARGV[3] == '' or ARGV[3] == life) and 1 or 0
