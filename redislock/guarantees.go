@@ -26,7 +26,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock. The store's identity is new: All over several stores may take them in another order in clients opened before than in those opened after, so that they wait for each other until their contexts end: open the old ones anew",
+			Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock" + newIdentity,
 		},
 		driver.Failover: {
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,
@@ -46,6 +46,9 @@ var guarantees = driver.Guarantees{
 		},
 	}),
 }
+
+// newIdentity is what follows from the loss of the key that names the store.
+const newIdentity = ". The store's identity is new: All over several stores may take them in another order in clients opened before than in those opened after, so that they wait for each other until their contexts end: open the old ones anew"
 
 // guaranteesOf returns the guarantees of a deployment.
 func guaranteesOf(d deployment) driver.Guarantees {
@@ -85,17 +88,16 @@ func guaranteesOf(d deployment) driver.Guarantees {
 // stops granting.
 func remembered(g driver.Guarantees, d deployment, rules life.Rules, stops bool) driver.Guarantees {
 	wait := rules.Wait().Round(time.Second / 10)
-	g.Summary += fmt.Sprintf(" A server that may have forgotten holds grants nothing for %v, the longest TTL (hf.maxttl) and a margin.", wait)
+	g.Summary += fmt.Sprintf(" A server that may have forgotten holds grants nothing for %v: the longest TTL (hf.maxttl) and a margin.", wait)
 	g.Faults = maps.Clone(g.Faults)
-	told := fmt.Sprintf("a server that was started or flushed grants nothing for %v, by when all holds of before have ended. A holder whose hold was forgotten learns it at its next renewal. ", wait)
-	for _, fault := range [...]driver.Fault{driver.StoreRestart, driver.StoreWiped} {
-		g.Faults[fault] = driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: told + "Tokens go on from the wall clock"}
-	}
-	told = fmt.Sprintf("replication is asynchronous, so a server that takes over may not know a hold: it grants nothing for %v, by when all holds of before have ended. Tokens grow unless its wall clock is behind by more than that. ", wait)
-	failover := driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: told + "The old primary stops granting when it has lost its replicas (min-replicas-to-write)"}
+	told := fmt.Sprintf("a server that was started or flushed grants nothing for %v, by when all holds of before have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens go on from the wall clock", wait)
+	g.Faults[driver.StoreRestart] = driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: told + ". With appendonly yes and appendfsync always no hold is forgotten"}
+	g.Faults[driver.StoreWiped] = driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: told + newIdentity}
+	told = fmt.Sprintf("replication is asynchronous, so a server that takes over may not know a hold: it grants nothing for %v, by when all holds of before have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens grow unless the new server's wall clock is behind by more than that. ", wait)
+	failover := driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: told + "An old primary that lives on stops granting when it has lost its replicas (min-replicas-to-write)"}
 	if !stops {
 		failover.Exclusion = driver.Breaks
-		failover.Note = told + "But an old primary that lives on grants beside the new one: set min-replicas-to-write 1 and a short min-replicas-max-lag"
+		failover.Note = told + "But an old primary that lives on grants beside the new one: set min-replicas-to-write 1 and a short min-replicas-max-lag, and guard the resource with the token"
 	}
 	g.Faults[driver.Failover] = failover
 	if d != oneServer {
@@ -110,6 +112,14 @@ func remembered(g driver.Guarantees, d deployment, rules life.Rules, stops bool)
 func acknowledged(g driver.Guarantees, n int) driver.Guarantees {
 	g.Summary += fmt.Sprintf(" Grants and renewals count when %d of its replicas have them in memory.", n)
 	g.Faults = maps.Clone(g.Faults)
+	if failover := g.Faults[driver.Failover]; failover.Tokens == driver.Keeps { // remembered says so
+		if failover.Exclusion == driver.Breaks {
+			failover.Note, _, _ = strings.Cut(failover.Note, "But an old primary")
+			failover.Note += fmt.Sprintf("An old primary that lives on grants beside the new one as long as %d of its replicas stay with it: ask for as many as there are, or guard the resource with the token. A primary that is cut off from its replicas grants nothing, nor does one that has taken over until as many follow it; what cannot be renewed meanwhile is lost", n)
+		}
+		g.Faults[driver.Failover] = failover
+		return g
+	}
 	g.Faults[driver.Failover] = driver.Verdict{
 		Exclusion: driver.Breaks, Tokens: driver.Breaks,
 		Note: fmt.Sprintf("kept if a replica takes over that has acknowledged the hold, with a clock that agrees within the margin of leases: ask for as many replicas as there are, or let only the most advanced one be promoted. Of more replicas than %d the others may not know the hold: guard the resource with the token. A primary that is cut off from its replicas grants nothing, nor does one that has taken over until as many follow it; what cannot be renewed meanwhile is lost", n),

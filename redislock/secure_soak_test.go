@@ -59,22 +59,31 @@ func TestTLS(t *testing.T) {
 }
 
 // permissions are the commands that the page docs/stores/redis.md says a user needs.
-const permissions = " +ping +select +eval +evalsha +subscribe +publish +pubsub|numsub +time +scan " +
+const permissions = " +ping +info +select +eval +evalsha +subscribe +publish +pubsub|numsub +time +scan " +
 	"+get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire"
 
 // TestUser: a user with few permissions, for all names or for those below a prefix, can do all that locks do there. A
 // user without them is told.
 func TestUser(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{Args: strings.Fields("--user default off" +
-		" --user app on >s3cret ~holdfast:* &holdfast:*" + permissions +
-		" --user billing on >s3cret ~holdfast:{billing/* ~holdfast:store &holdfast:wake:*" + permissions +
-		" --user weak on >s3cret ~holdfast:* &holdfast:* +@all -evalsha")})
-	for user, parameters := range map[string]string{"app": "", "billing": "?hf.prefix=billing/"} {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	for _, user := range []string{
+		"app on >s3cret ~holdfast:* &holdfast:*" + permissions,
+		"billing on >s3cret ~holdfast:{billing/* ~holdfast:store ~holdfast:life:* &holdfast:wake:*" + permissions,
+		"weak on >s3cret ~holdfast:* &holdfast:* +@all -evalsha",
+		"blind on >s3cret ~holdfast:* &holdfast:* +@all -info",
+		"default off", // at the end, because it is the user who says all this
+	} {
+		if got := server.Ask(append([]string{"ACL", "SETUSER"}, strings.Fields(user)...)...); got != "OK" {
+			t.Fatal(got)
+		}
+	}
+	for user, parameters := range map[string]string{"app": "", "billing": "?hf.prefix=billing/", "blind": "?hf.forget=go"} {
 		mayUse(t, "redis://"+user+":s3cret@"+server.Addr+parameters)
 	}
 	for raw, says := range map[string]string{
 		"redis://billing:s3cret@" + server.Addr: "~holdfast:* &holdfast:*", // a name beyond the prefix
 		"redis://weak:s3cret@" + server.Addr:    "lacks a permission",
+		"redis://blind:s3cret@" + server.Addr:   "run this command", // INFO, which a script calls
 		"redis://app:wrong@" + server.Addr:      "password is wrong",
 		"redis://nobody:x@" + server.Addr:       "password is wrong",
 		"redis://" + server.Addr:                "wants a password",

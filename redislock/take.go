@@ -167,7 +167,7 @@ func statusError(value any) error {
 var remedies = map[string]string{
 	"NOAUTH":      "the server wants a password, or a user and a password",
 	"WRONGPASS":   "user or password is wrong, or the user is disabled",
-	"NOPERM":      "the user lacks a permission: it needs the commands EVAL, EVALSHA, those that the scripts call, ZREM, GET, SET, SCAN, SUBSCRIBE and PUBSUB|NUMSUB, for replicas also WAIT, and the keys and channels that begin with the prefix, ~" + DefaultPrefix + ":* &" + DefaultPrefix + ":* unless another is set; holdfast doctor names what is missing",
+	"NOPERM":      "the user lacks a permission: it needs the commands EVAL, EVALSHA, those that the scripts call, INFO, ZREM, GET, SET, SCAN, SUBSCRIBE and PUBSUB|NUMSUB, for replicas also WAIT, and the keys and channels that begin with the prefix, ~" + DefaultPrefix + ":* &" + DefaultPrefix + ":* unless another is set; holdfast doctor names what is missing",
 	"LOADING":     "the server has been started and reads its data",
 	"READONLY":    "the server is a replica: connect to the primary, or open it by redis+sentinel://",
 	"MASTERDOWN":  "the server is a replica that has lost its primary: connect to the primary",

@@ -89,7 +89,12 @@ func TestGuaranteesDoc(t *testing.T) {
 		return s
 	}
 	sentinels := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
+	primary := testserver.StartRedis(t, testserver.RedisOptions{})
+	testserver.StartRedisReplicas(t, primary, 1, testserver.RedisOptions{})
+	primary.Ask("CONFIG", "SET", "min-replicas-to-write", "1")
 	more := []guarantees.Store{
+		like("redis://"+primary.Addr, guarantees.Store{With: "min-replicas-to-write 1"}),
+		like(redis+"?hf.forget=go", guarantees.Store{With: "hf.forget=go"}),
 		like(redis+"?hf.replicas=1", guarantees.Store{With: "hf.replicas=1"}),
 		{}, // durable, below
 		like("redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName, guarantees.Store{Deployment: "sentinel"}),
@@ -100,8 +105,8 @@ func TestGuaranteesDoc(t *testing.T) {
 		like(redis+"?hf.layout=redisson&hf.redisson=fenced", guarantees.Store{Layout: "redisson, fenced"}),
 		overTwo(t),
 	}
-	more[1] = store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
-	more[1].With = "hf.durable=yes"
+	more[3] = store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
+	more[3].With = "hf.durable=yes"
 	all := append(slices.Clone(stores), more...)
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })

@@ -141,7 +141,7 @@ func TestFallbackServerGone(t *testing.T) {
 			await(t, "the way back", func() bool { return strings.Contains(waiter.err.String(), "answers again") })
 			w.run(75, "run", "-n", "x", "--", "true")
 			waiter.signal(syscall.SIGKILL)
-			w.run(0, "run", "-w", "20s", "--ttl", lossTTL, "x", "--", "sh", "-c", "[ $HOLDFAST_TOKEN != 0 ]")
+			w.run(0, "run", "-w", "2m", "--ttl", lossTTL, "x", "--", "sh", "-c", "[ $HOLDFAST_TOKEN != 0 ]")
 			holder.hidesPassword()
 			waiter.hidesPassword()
 		})
@@ -167,7 +167,7 @@ func TestBreakIsNoticed(t *testing.T) {
 		"files":  func(t *testing.T) string { return "file://" + t.TempDir() },
 		"SQLite": func(t *testing.T) string { return "sqlite://" + t.TempDir() + "/locks.db" },
 		"Redis": func(t *testing.T) string {
-			return "redis://" + testserver.StartRedis(t, testserver.RedisOptions{}).Addr
+			return "redis://" + testserver.StartRedis(t, testserver.RedisOptions{}).Addr + "?hf.maxttl=1h"
 		},
 		"PostgreSQL": func(t *testing.T) string { return testserver.StartPostgres(t).URL("postgres") },
 		"MariaDB":    func(t *testing.T) string { return testserver.StartMariaDB(t).URL() },

@@ -66,10 +66,15 @@ func acquire(t testing.TB, c *holdfast.Client, name string, o *holdfast.Options)
 	return lease
 }
 
+// remembers are parameters of a URL by which a server that may have forgotten holds waits for no longer than a test may.
+const remembers = "hf.maxttl=2s&hf.ttl=2s"
+
 // TestTwoHolders shows what the driver says that Redis cannot prevent: after
 // these faults two holders trust their leases at the same time. A guarded
 // resource refuses the old one, because tokens grow all the same, and the old
-// one learns of its loss at its next renewal.
+// one learns of its loss at its next renewal. With the rule of package life only
+// a clock that is set forward does that; after the others the second holder
+// comes when the first one's lease is over.
 func TestTwoHolders(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault driver.Fault
@@ -82,10 +87,26 @@ func TestTwoHolders(t *testing.T) {
 		"killed without persistence":  {driver.StoreRestart, func(t *testing.T, r *testserver.Redis) { r.Kill(); r.Start() }},
 		"stopped without persistence": {driver.StoreWiped, func(t *testing.T, r *testserver.Redis) { r.Stop(); r.Start() }},
 	} {
+		t.Run(name+", it waits", func(t *testing.T) {
+			t.Parallel()
+			r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
+			a, b := openWith(t, r.Addr, remembers), openWith(t, r.Addr, remembers)
+			verdict := a.Caps().Guarantees.Faults[c.fault]
+			if (verdict.Exclusion == driver.Breaks) != (c.fault == driver.ClockForward) || verdict.Tokens != driver.Keeps {
+				t.Errorf("the driver says of %q: exclusion %v, tokens %v", c.fault, verdict.Exclusion, verdict.Tokens)
+			}
+			before := acquire(t, a, "x", &holdfast.Options{RenewEvery: -1})
+			c.spoil(t, r)
+			if after := acquire(t, b, "x", nil); verdict.Exclusion == driver.Breaks {
+				second(t, before, after)
+			} else {
+				comesLater(t, before, after)
+			}
+		})
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
-			a, b := open(t, r.Addr), open(t, r.Addr)
+			a, b := openWith(t, r.Addr, "hf.forget=go"), openWith(t, r.Addr, "hf.forget=go")
 			verdict := a.Caps().Guarantees.Faults[c.fault]
 			if verdict.Exclusion != driver.Breaks || verdict.Tokens != driver.Keeps {
 				t.Errorf("the driver says of %q: exclusion %v, tokens %v", c.fault, verdict.Exclusion, verdict.Tokens)
@@ -104,6 +125,17 @@ func TestTwoHolders(t *testing.T) {
 				t.Errorf("P2: a renewal of a forgotten hold: %v; its lease says %v", err, before.Err())
 			}
 		})
+	}
+}
+
+// comesLater asserts that the lease before is over when there is the one after it, whose token is higher.
+func comesLater(t *testing.T, before, after *holdfast.Lease) {
+	t.Helper()
+	if before.Err() == nil {
+		t.Error("P1: two holders")
+	}
+	if after.Token() <= before.Token() {
+		t.Errorf("P3: token %d comes after %d", after.Token(), before.Token())
 	}
 }
 
@@ -195,33 +227,43 @@ func TestTokensGoBack(t *testing.T) {
 	}
 }
 
-// TestFailover: a replica that takes over knows nothing of a hold that it was
-// not told of in time, and goes by a clock of its own.
+// TestFailover: a replica that takes over knows nothing of a hold that it was not told of in time, and goes by a clock
+// of its own. If it waits, nobody gets the name before the hold is over. TestDemotedPrimary is about the old primary.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	master := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
-	replica := testserver.StartRedis(t, testserver.RedisOptions{Clock: true, AOF: true})
-	replica.Clock.Set(-time.Minute)
-	a := open(t, master.Addr)
-	if verdict := a.Caps().Guarantees.Faults[driver.Failover]; verdict.Exclusion != driver.Breaks || verdict.Tokens != driver.Breaks {
-		t.Errorf("the driver says of %q: exclusion %v, tokens %v", driver.Failover, verdict.Exclusion, verdict.Tokens)
+	// over returns a lease on x of the old primary, and one of the replica, which takes over with a clock that is behind.
+	over := func(t *testing.T, params string, behind time.Duration, tokens driver.Effect) (before, after *holdfast.Lease) {
+		master := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
+		replica := testserver.StartRedis(t, testserver.RedisOptions{Clock: true, AOF: true})
+		replica.Clock.Set(-behind)
+		a := openWith(t, master.Addr, params)
+		if verdict := a.Caps().Guarantees.Faults[driver.Failover]; verdict.Exclusion != driver.Breaks || verdict.Tokens != tokens {
+			t.Errorf("the driver says of %q: exclusion %v, tokens %v", driver.Failover, verdict.Exclusion, verdict.Tokens)
+		}
+		link, do := chaos.StartProxy(t, master.Addr), admin(t, replica.Addr)
+		must(t, do("REPLICAOF", "127.0.0.1", port(link.Addr)).Error())
+		until(t, "the replica follows", func() bool {
+			info, err := do("INFO", "replication").ToString()
+			return err == nil && strings.Contains(info, "master_link_status:up")
+		})
+		link.Cut()
+		before = acquire(t, a, "x", &holdfast.Options{RenewEvery: -1})
+		master.Kill()
+		t.Cleanup(master.Start) // for clients that are closed after the test
+		must(t, do("REPLICAOF", "NO", "ONE").Error())
+		return before, acquire(t, openWith(t, replica.Addr, params), "x", nil)
 	}
-	link, do := chaos.StartProxy(t, master.Addr), admin(t, replica.Addr)
-	must(t, do("REPLICAOF", "127.0.0.1", port(link.Addr)).Error())
-	until(t, "the replica follows", func() bool {
-		info, err := do("INFO", "replication").ToString()
-		return err == nil && strings.Contains(info, "master_link_status:up")
+	t.Run("it waits", func(t *testing.T) {
+		before, after := over(t, remembers, time.Second, driver.Keeps)
+		comesLater(t, before, after)
 	})
-	link.Cut()
-	before := acquire(t, a, "x", nil)
-	master.Kill()
-	defer master.Start() // for clients that are closed after the test
-	must(t, do("REPLICAOF", "NO", "ONE").Error())
-	after := acquire(t, open(t, replica.Addr), "x", nil)
-	if before.Err() != nil || after.Err() != nil {
-		t.Errorf("the driver says that a fail-over breaks exclusion, and it did not: %v, %v", before.Err(), after.Err())
-	}
-	if after.Token() >= before.Token() {
-		t.Errorf("the driver says that a fail-over breaks the order of tokens, and %d came after %d", after.Token(), before.Token())
-	}
+	t.Run("hf.forget=go", func(t *testing.T) {
+		before, after := over(t, "hf.forget=go", time.Minute, driver.Breaks)
+		if before.Err() != nil || after.Err() != nil {
+			t.Errorf("the driver says that a fail-over breaks exclusion, and it did not: %v, %v", before.Err(), after.Err())
+		}
+		if after.Token() >= before.Token() {
+			t.Errorf("the driver says that a fail-over breaks the order of tokens, and %d came after %d", after.Token(), before.Token())
+		}
+	})
 }

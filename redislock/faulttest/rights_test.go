@@ -11,7 +11,7 @@ import (
 )
 
 // rights are those of the page docs/stores/redis.md for one server; a deployment needs a few more.
-const rights = "~holdfast:* &holdfast:* +ping +select +eval +evalsha +subscribe +publish +pubsub|numsub " +
+const rights = "~holdfast:* &holdfast:* +ping +info +select +eval +evalsha +subscribe +publish +pubsub|numsub " +
 	"+time +scan +get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire "
 
 // grant gives a user rights on all servers.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -136,6 +137,9 @@ func (r *Redis) exchange(commands ...[]string) (reply string) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(10 * time.Second))
 	in := bufio.NewReader(c)
+	if i := slices.Index(r.args, "--requirepass"); i >= 0 {
+		commands = slices.Insert(commands, 0, []string{"AUTH", r.args[i+1]})
+	}
 	for _, args := range commands {
 		fmt.Fprintf(c, "*%d\r\n", len(args))
 		for _, a := range args {

@@ -106,7 +106,7 @@ func TestGood(t *testing.T) {
 		"Redis": {func(t *testing.T) string {
 			s := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Args: []string{"--requirepass", password}})
 			return "redis://:" + password + "@" + s.Addr + "?hf.prefix=billing/"
-		}, "transport version role replicas eviction persistence access", []want{{"server clock", OK, "same rate"}}},
+		}, "transport version role replicas forgetting eviction persistence access", []want{{"server clock", OK, "same rate"}}},
 		"etcd": {func(t *testing.T) string {
 			return "etcd://" + testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()
 		}, "transport quorum version", nil},

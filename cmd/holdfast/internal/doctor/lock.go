@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,9 @@ func lock(ctx context.Context, p Patient) []Finding {
 	}
 	start := time.Now()
 	lease, err := p.Client.Mutex("holdfast-doctor/"+rand.Text(), o).TryAcquire(ctx)
+	if held, is := errors.AsType[*holdfast.HeldError](err); is && held.Forgotten > 0 {
+		return []Finding{{check, Note, "a lock is " + held.Error(), "until then no lock can be taken", "wait, and run doctor again"}}
+	}
 	if err != nil {
 		return []Finding{{check, Error, fmt.Sprintf("a lock cannot be taken: %v", err), risk, remedy}}
 	}

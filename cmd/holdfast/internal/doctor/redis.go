@@ -33,7 +33,9 @@ type redisServer struct {
 	conn    redislock.Conn
 	scratch string // a key of the doctor's own, with the hash tag of a lock but no key of one
 	cluster bool   // the server is to be a master of a cluster
-	votes   bool   // it is one of several that vote, and may forget its votes
+	node    bool   // it is one of several that vote
+	votes   bool   // and it may forget its votes
+	waits   bool   // when it may have forgotten locks, it grants none until they have ended
 	layout  redislock.Layout
 	kind    redislock.RedissonKind
 }
@@ -101,6 +103,10 @@ func examineRedis(ctx context.Context, r *redisServer, u *url.URL) []Finding {
 	if r.cluster {
 		r.facts["in cluster"] = "yes"
 	}
+	if !r.node && r.layout != redislock.Redisson {
+		r.waits = u.Query().Get("hf.forget") != "go"
+		r.facts["waits"] = map[bool]string{true: "yes", false: "no"}[r.waits]
+	}
 	err := r.read(ctx)
 	if err == nil && !noMaster(r.facts) {
 		err = r.tryAccess(ctx)
@@ -109,6 +115,14 @@ func examineRedis(ctx context.Context, r *redisServer, u *url.URL) []Finding {
 		return noAnswer("connection", Error, err)
 	}
 	findings := judge(r.facts, slices.Concat(redisRules, accessRules)...)
+	for i, f := range findings {
+		if r.waits && f.Check == "persistence" && f.Severity != OK {
+			findings[i] = Finding{
+				f.Check, Note, f.Found, "a restart may forget locks: their holders have lost, and nothing is granted until the longest TTL (hf.maxttl) is over",
+				"nothing need be done. With appendonly yes and appendfsync always holders keep their locks",
+			}
+		}
+	}
 	clocks, err := serverClock(ctx, func() (time.Time, error) { return r.clock(ctx) })
 	if _, refused := errors.AsType[*redislock.ServerError](err); err != nil && !refused { // of a refusal the other findings tell
 		clocks = noAnswer("server clock", Error, err)
@@ -245,7 +259,7 @@ func redlockServer(ctx context.Context, p Patient, durable bool) []Finding {
 	}
 	defer conn.Close()
 	findings := redisTransport(ctx, p)
-	server := &redisServer{conn: conn, scratch: scratchKey(p.params.Prefix, rand.Text()), votes: !durable}
+	server := &redisServer{conn: conn, scratch: scratchKey(p.params.Prefix, rand.Text()), node: true, votes: !durable}
 	for _, f := range examineRedis(ctx, server, p.driver) {
 		if f.Check == "persistence" && f.Severity == Warning {
 			f = forgetsVotes(f, durable)
@@ -291,6 +305,13 @@ var redisRules = []rule{
 		"too few can acknowledge a lock: none can be taken or renewed", "connect more replicas, or lower hf.replicas",
 	},
 	good("replicas", "no replica follows, so none can take over with old data", is("follow", "0")),
+	good("replicas", "${replicas}: a primary that has lost its replicas stops granting", is("waits", "yes"), less("nothing", "min-replicas-to-write")),
+	{
+		"replicas", Warning, all(is("waits", "yes"), less("hf.replicas", "follow")), "${replicas}",
+		"if a replica takes over while this server lives on, cut off with some clients, both grant: two holders",
+		"set min-replicas-to-write 1 and a short min-replicas-max-lag, such as 5; or ask by hf.replicas in the store URL for as " +
+			"many replicas as there are; or guard what must not break by fencing tokens",
+	},
 	{
 		"replicas", Warning, is("hf.replicas", "", "0"), "${replicas}, and locks do not wait until they have them",
 		"if a replica takes over, locks of the last moments before are forgotten and can be taken a second time; " +
@@ -307,6 +328,12 @@ var redisRules = []rule{
 	},
 	good("replicas", "${replicas}; each of them must acknowledge a lock (hf.replicas is ${hf.replicas}), so any may take over; "+
 		"while one is down, or when one has taken over, none can be taken until as many follow again"),
+
+	good("forgetting", "if this server may have forgotten locks, it grants none until they have ended", is("waits", "yes")),
+	{
+		"forgetting", Note, is("waits", "no"), "hf.forget is go", "after a restart, a flush or a fail-over, locks that are held can be taken a second time",
+		"leave hf.forget out, unless the locks only save work",
+	},
 
 	unseen("eviction", "maxmemory-policy", "with any policy but noeviction, held locks are deleted when memory is short",
 		"maxmemory-policy", "maxmemory"),

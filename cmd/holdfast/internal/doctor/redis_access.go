@@ -49,6 +49,12 @@ func (r *redisServer) needs(ctx context.Context) needs {
 	if r.layout == redislock.Redisson {
 		n = r.needsOfRedisson(ctx)
 	}
+	if r.waits { // scripts and connections ask whether the server has forgotten locks (P1)
+		n.direct, n.scripted = append(n.direct, "INFO server"), append(n.scripted, "INFO server")
+		if key := redislock.DefaultPrefix + ":life:{0}"; !r.cluster { // there another server may have it
+			n.direct = append(n.direct, "GET "+key, "EVAL return(1) 1 "+key)
+		}
+	}
 	if r.votes { // clients know by the run_id and by a key whether the server has forgotten its votes (P1)
 		n.direct = append(n.direct, "INFO server", "GET MEMORY", "EVAL return(1) 1 MEMORY")
 		n.keys["MEMORY"] = redislock.DefaultPrefix + ":memory"

@@ -256,7 +256,7 @@ func use(ctx context.Context, url string, alone bool) error {
 
 // layouts are the kinds of locks that need rights of their own.
 var layouts = map[string]*redisServer{
-	"": {}, "lock": {layout: redislock.Redisson, kind: redislock.RedissonLock},
+	"": {waits: true}, "lock": {layout: redislock.Redisson, kind: redislock.RedissonLock},
 	"fair": {layout: redislock.Redisson, kind: redislock.RedissonFair}, "fenced": {layout: redislock.Redisson, kind: redislock.RedissonFenced},
 }
 
@@ -292,6 +292,9 @@ func TestAccess(t *testing.T) {
 					t.Errorf("the driver runs %s, which the doctor does not try", seen)
 				}
 			}
+			if name == "" {
+				url = user("blind", "-info") + "?hf.forget=go"
+			}
 			found := examine(t, url)
 			expect(t, found, want{"access", OK, "may do all"}, want{"lock", OK, ""}, want{"server clock", OK, ""})
 			for _, check := range []string{"version", "role", "replicas", "eviction", "persistence"} { // where we may not look we do not guess
@@ -306,14 +309,15 @@ func TestAccess(t *testing.T) {
 			expect(t, examine(t, user("keys", "resetkeys", "~other:*")), want{"access", Error, "NOPERM"})
 			expect(t, examine(t, user("channels", "resetchannels", "&other:*")), want{"access", Error, "SUBSCRIBE"})
 			if name == "" { // a prefix of names may be all that is allowed
-				tenant := user("billing", "resetkeys", "~holdfast:{billing/*", "~holdfast:store") + "?hf.prefix=billing/"
+				tenant := user("billing", "resetkeys", "~holdfast:{billing/*", "~holdfast:store", "~holdfast:life:*") + "?hf.prefix=billing/"
 				expect(t, examine(t, tenant), want{"access", OK, ""}, want{"lock", OK, ""})
 			}
 		})
 	}
 }
 
-// commandsSeen returns the commands that a server has received, but for those of the test and of connections.
+// commandsSeen returns the commands that a server has received, but for those of the test and of connections, and one
+// that may be refused.
 func commandsSeen(ask func(...string) any) map[string]bool {
 	seen := map[string]bool{}
 	for line := range strings.Lines(ask("INFO", "commandstats").(string)) {
@@ -322,7 +326,7 @@ func commandsSeen(ask func(...string) any) map[string]bool {
 			seen[name] = true
 		}
 	}
-	for _, ours := range []string{"info", "config|resetstat", "hello", "auth", "acl|setuser", "client|setinfo", "client|setname", "client|tracking", "ping", "select", "unsubscribe"} {
+	for _, ours := range []string{"info", "config|get", "config|resetstat", "hello", "auth", "acl|setuser", "client|setinfo", "client|setname", "client|tracking", "ping", "select", "unsubscribe"} {
 		delete(seen, ours)
 	}
 	return seen
@@ -362,9 +366,14 @@ func TestRedisDeployments(t *testing.T) {
 	replica := redisOf(t, testserver.RedisOptions{}, "--replicaof", host, port)
 	url := redisURL(primary.Addr, "")
 	await(t, "the replica", func() bool { return examine(t, url)["replicas"].Severity == Warning })
-	expect(t, examine(t, url), want{"role", OK, ""}, want{"replicas", Warning, "replicas: 1; min-replicas-to-write is 0"})
+	expect(t, examine(t, url), want{"role", OK, ""}, want{"replicas", Warning, "replicas: 1; min-replicas-to-write is 0"}, want{"forgetting", OK, ""}, want{"persistence", Note, "nothing is written"})
+	expect(t, examine(t, url+"?hf.forget=go"), want{"replicas", Warning, "do not wait until"}, want{"forgetting", Note, "go"}, want{"persistence", Warning, "nothing is written"})
 	expect(t, examine(t, url+"?hf.replicas=1"), want{"replicas", OK, "each of them must acknowledge"}, want{"lock", OK, ""})
 	expect(t, examine(t, url+"?hf.replicas=2"), want{"replicas", Error, "hf.replicas is 2"}, want{"lock", Error, "1 of 2 replicas"})
+	admin(t, primary.Addr)("CONFIG", "SET", "min-replicas-to-write", "1")
+	expect(t, examine(t, url), want{"replicas", OK, "stops granting"})
+	fresh := redisOf(t, testserver.RedisOptions{Fresh: true})
+	expect(t, examine(t, redisURL(fresh.Addr, "")), want{"lock", Note, "a lock is not granted for another "})
 	expect(t, examine(t, redisURL(replica.Addr, "")), want{"role", Error, "a replica of " + primary.Addr}, want{"replicas", "", ""}, want{"lock", Error, "READONLY"})
 	admin(t, full.Addr)("CONFIG", "SET", "maxmemory", "1") // which is not a matter of permissions
 	expect(t, examine(t, redisURL(full.Addr, "")), want{"writes", Error, "refuses writes: OOM "}, want{"access", "", ""}, want{"lock", Error, "OOM"})
