@@ -112,7 +112,12 @@ func (c *link) startForgetting(ctx context.Context, longest time.Duration) (stop
 // help, the connection knows an old life: see live.lua. Then the script asks for the life, and the connections are made
 // anew.
 func (c *link) live(ctx context.Context, command *Command, try int) error {
-	if try > 0 {
+	key, at := c.lifeKey(command.Key), len(command.Args)-1
+	if !command.Life {
+		at--
+	}
+	moved := command.Args[at] != key // with its slot, to another server of a cluster
+	if command.Args[at] = key; try > 0 && !moved {
 		outlived, tells := c.conn.(livesTeller)
 		if !tells || !command.Life {
 			return errLives
@@ -120,7 +125,7 @@ func (c *link) live(ctx context.Context, command *Command, try int) error {
 		outlived.Outlived()
 		command.Life, command.Args = false, append(command.Args, "")
 	}
-	_, err := c.begin(ctx, c.lifeKey(command.Key))
+	_, err := c.begin(ctx, key)
 	return err
 }
 
