@@ -117,7 +117,12 @@ func (c *link) startForgetting(ctx context.Context, longest time.Duration) (stop
 // live makes the server begin its life, for a command which has found that it has not. If the connection knows an old
 // life, the command's script asks for the present one, and the connections are made anew.
 func (c *link) live(ctx context.Context, command *Command) error {
-	stale, err := c.begin(ctx, c.lifeKey(command.Key))
+	key, at := c.lifeKey(command.Key), len(command.Args)-1
+	if !command.Life {
+		at--
+	}
+	command.Args[at] = key // of another server of a cluster, if the slot has moved
+	stale, err := c.begin(ctx, key)
 	if stale && command.Life {
 		c.conn.(livesTeller).Outlived()
 		command.Life, command.Args = false, append(command.Args, "")
