@@ -112,8 +112,8 @@ func TestClusterResharding(t *testing.T) {
 	})
 }
 
-// TestClusterMove: while the slot of a name is being moved, a lock that needs one key is taken at once,
-// and one that needs several is taken when the move is over. Neither sees an error.
+// TestClusterMove: while the slot of a name is being moved, locks wait, and are taken when the move is over. None sees an
+// error.
 func TestClusterMove(t *testing.T) {
 	t.Parallel()
 	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
@@ -127,30 +127,27 @@ func TestClusterMove(t *testing.T) {
 		to = servers.Servers[1]
 	}
 	servers.BeginMove(slot, from, to)
+	got := make(chan error, 1)
+	go func() {
+		lease, err := c.RWMutex(name, nil).Read.TryAcquire(t.Context())
+		if err == nil {
+			err = lease.Release()
+		}
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		t.Fatalf("before the move is over: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	servers.EndMove(slot, from, to)
+	if err := <-got; err != nil {
+		t.Errorf("a reader: %v", err)
+	}
 	if lease, err := c.Mutex(name, nil).TryAcquire(t.Context()); err != nil {
 		t.Errorf("a mutex: %v", err)
 	} else if err := lease.Release(); err != nil {
 		t.Errorf("a mutex is released: %v", err)
-	}
-	type outcome struct {
-		lease *holdfast.Lease
-		err   error
-	}
-	got := make(chan outcome, 1)
-	go func() {
-		lease, err := c.RWMutex(name, nil).Read.TryAcquire(t.Context())
-		got <- outcome{lease, err}
-	}()
-	select {
-	case o := <-got:
-		t.Fatalf("before the move is over: %v", o.err)
-	case <-time.After(300 * time.Millisecond):
-	}
-	servers.EndMove(slot, from, to)
-	if o := <-got; o.err != nil {
-		t.Errorf("a reader: %v", o.err)
-	} else if err := o.lease.Release(); err != nil {
-		t.Errorf("a reader leaves: %v", err)
 	}
 }
 

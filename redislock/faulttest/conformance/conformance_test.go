@@ -68,12 +68,20 @@ func dialBy(t testing.TB, raw string, ways proxies) redislock.Conn {
 	return c
 }
 
-// dial returns a driver whose poll is short, so that dead waiters are waited for
-// quickly.
+// dial returns a driver whose poll is short, so that dead waiters are waited for quickly. In the soak the suite restarts
+// the servers, which keep all on disk, so that nothing need be waited for; the gate does not, and has the rule of package
+// life.
 func dial(t testing.TB, c redislock.Conn) driver.Driver {
 	t.Helper()
-	return with(redislock.Options{Poll: 400 * time.Millisecond})(t, c)
+	o := redislock.Options{Poll: 400 * time.Millisecond, Forget: testserver.Soak}
+	if !o.Forget {
+		o.MaxTTL = longest
+	}
+	return with(o)(t, c)
 }
+
+// longest is more than any TTL of the suite, with its lock-delay.
+const longest = time.Hour
 
 // with returns what makes drivers with these options.
 func with(o redislock.Options) func(testing.TB, redislock.Conn) driver.Driver {
