@@ -47,7 +47,7 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	if e.Forgotten > 0 {
 		return fmt.Sprintf("not granted for another %v: the store was started, flushed or replaced, and may have forgotten "+
-			"who holds it (hf.forget=go in the store's URL grants at once)", e.Forgotten.Round(time.Second/10))
+			"who holds it (hf.forget=go in the store's URL grants at once; in a Redlock's hf.durable=yes, if its servers are)", e.Forgotten.Round(time.Second/10))
 	}
 	var b strings.Builder
 	b.WriteString(ErrHeld.Error())

@@ -15,8 +15,9 @@
 // again after a renewal.
 //
 // Waiters have no queue, so they poll, are served in no order, and may starve. There are no semaphores,
-// because five nodes with two slots each admit three majorities. Options.MaxTTL tells of nodes that forget,
-// Options.Durable of fencing tokens. All programs that use a lock must give the same nodes and the same options.
+// because five nodes with two slots each admit three majorities. A node that may have forgotten votes gives none until
+// they have ended; Options.Durable tells of nodes that forget nothing, and of fencing tokens. All programs that use a
+// lock must give the same nodes and the same options.
 //
 // Package internal/vote decides, and docs/adr/0012-redlock.md says why.
 package quorum

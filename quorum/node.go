@@ -22,11 +22,9 @@ type node struct {
 	failed error         // why it is not open
 
 	driver driver.Driver
-	voter  vote.Voter  // the driver, if the node may forget; else nil
 	raiser vote.Raiser // the driver, if it has tokens that can be raised; else nil
 
-	memory vote.Memory
-	owed   atomic.Int32 // votes that are being withdrawn
+	owed atomic.Int32 // votes that are being withdrawn
 }
 
 // says returns an error, or nil, that names the node.
@@ -69,21 +67,20 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 
 // accept checks a driver that has just been opened, and uses it. It refuses a node that would let two clients have
-// a majority each (P1): one that may come back without votes and does not say when, such as a server behind
-// which sentinels or a cluster put a replica; one that is said to be durable and is not; and one that is
-// another node, too.
+// a majority each (P1): one that may come back without votes and gives them again before they have ended; one that is
+// said to be durable and is not; and one that is another node, too.
 func (n *node) accept(ctx context.Context, d driver.Driver) error {
-	caps, durable := d.Caps(), n.q.rules.MaxTTL == 0
-	voter, votes := driver.As[vote.Voter](d)
+	caps, durable := d.Caps(), n.q.durable
+	keeper, tells := driver.As[vote.Keeper](d)
 	switch {
-	case durable && votes:
-		if yes, err := voter.Durable(ctx); err != nil {
+	case durable && tells:
+		if yes, err := keeper.Durable(ctx); err != nil {
 			return err
 		} else if !yes {
 			return refusal("it is said to be durable (Options.Durable, hf.durable), and is not: a Redis server needs appendonly yes and appendfsync always")
 		}
-	case !durable && !votes && caps.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks:
-		return refusal("it may forget its votes, and does not tell when: use single servers, or say that they are durable, if they are")
+	case !durable && caps.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks:
+		return refusal("it may forget its votes when it restarts, and give them again at once (Redis does with hf.forget=go and with hf.layout=redisson): say that all nodes are durable (hf.durable), if they are")
 	}
 	var raiser vote.Raiser
 	if caps.Fencing {
@@ -98,11 +95,7 @@ func (n *node) accept(ctx context.Context, d driver.Driver) error {
 		return refusal(fmt.Sprintf("it is the same store as node %s, %s, or has a copy of its data: each node must be a store of its own", other.name, caps.Store))
 	}
 	n.q.stores[caps.Store] = n
-	if n.driver, n.raiser, n.failed = d, raiser, nil; votes && !durable {
-		n.voter = voter
-	} else {
-		n.memory = vote.Memory{Life: 1, Admitted: true} // its only life counts
-	}
+	n.driver, n.raiser, n.failed = d, raiser, nil
 	return nil
 }
 
@@ -118,68 +111,20 @@ func (n *node) get(ctx context.Context) (driver.Driver, error) {
 	return n.driver, n.failed
 }
 
-// known returns what the client knows of the node's memory.
-func (n *node) known() vote.Memory {
-	n.q.mu.Lock()
-	defer n.q.mu.Unlock()
-	return n.memory
-}
-
-// learn asks the node for its life, and admits it when it is time. If the node does not say, nothing is
-// known. P1: learn tells the node this client's longest TTL before the node's vote counts for this client, so
-// that clients with a shorter one hear of it.
-func (n *node) learn(ctx context.Context) (vote.Memory, error) {
-	if _, err := n.get(ctx); err != nil {
-		return vote.Memory{}, err
-	}
-	if n.voter == nil {
-		return n.known(), nil
-	}
-	life, admitted, longest, err := n.voter.Life(ctx, n.q.rules.MaxTTL)
-	if err != nil {
-		return vote.Memory{}, err
-	}
-	now := driver.HostClock.Now()
-	n.q.mu.Lock()
-	for _, o := range n.q.nodes {
-		o.memory.Longest = max(o.memory.Longest, longest)
-	}
-	n.memory = n.memory.Learn(life, admitted, now)
-	m := n.memory
-	n.q.mu.Unlock()
-	if n.q.rules.Admit(m, now) {
-		n.voter.Admit(ctx, life) // if that fails, the next request does it
-	}
-	return m, nil
-}
-
-// vote asks the node for its vote. The reply knows nothing of the node's memory if the vote was given in another
-// life.
+// vote asks the node for its vote.
 func (n *node) vote(ctx context.Context, r driver.Request) (g driver.Grant, reply vote.Reply, err error) {
 	defer func() { err = n.says(err) }()
 	reply.Answer = vote.Refused // until something is sent
 	d, err := n.get(ctx)
-	if err != nil {
-		return g, reply, err
-	}
-	m, same := n.known(), true
-	if !m.Admitted { // another client may have admitted it meanwhile
-		if m, err = n.learn(ctx); err != nil {
-			return g, reply, err
-		}
-	}
-	if n.voter == nil {
+	if err == nil {
 		g, err = d.Try(ctx, r)
-	} else if g, same, err = n.voter.Vote(ctx, r, m.Life); err == nil && !same {
-		n.learn(ctx) // for the next request
-		m = vote.Memory{}
 	}
 	if err == nil && n.q.rules.Tokens && (g.Token <= 0 || g.Token >= 1<<53-1) { // a higher one must be possible
 		err = driver.Uncertain(errors.New("its token is out of range")) // so that it is withdrawn
 	}
 	switch {
 	case err == nil:
-		reply = vote.Reply{Answer: vote.Given, Memory: m, Token: g.Token, Valid: g.Valid}
+		reply = vote.Reply{Answer: vote.Given, Token: g.Token, Valid: g.Valid}
 	case errors.Is(err, driver.ErrUncertain):
 		reply.Answer = vote.Lost
 	}

@@ -18,15 +18,13 @@ import (
 // Options configure a quorum. The zero value is right for almost everybody. All clients of a
 // quorum must have the same.
 type Options struct {
-	// MaxTTL is the longest TTL of a lock: longer ones are refused. A node that has restarted may have forgotten
-	// its votes, so it counts only when as much time has passed, and a hundredth more, since this client first
-	// heard of the restart. 0: 30 s. The nodes keep the longest MaxTTL of all clients, and a client that hears of
-	// a longer one than its own waits for that. Nodes that are new look as if they had forgotten, until Init.
-	MaxTTL time.Duration
-	// Durable says that no node ever forgets what it has acknowledged: of Redis servers, that each has
-	// appendonly yes and appendfsync always. Then a node counts at once when it is back, there is no MaxTTL, and
-	// locks have fencing tokens, if each node has some that can be raised: Redis in Holdfast's own layout.
-	// If it is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
+	// Durable says that no node ever forgets what it has acknowledged: of Redis servers, that each has appendonly yes
+	// and appendfsync always. Then locks have fencing tokens, if each node has some that can be raised: Redis in
+	// Holdfast's own layout. Nodes of Redis are to be opened with hf.forget=go, so that they vote at once when they are
+	// back. If it is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
+	//
+	// Else a node is refused that may grant, after a restart, what it has forgotten: see driver.StoreRestart in its
+	// Guarantees.
 	Durable     bool
 	NodeTimeout time.Duration // how long a node has to answer. 0: a tenth of the TTL, from 50 ms to a second
 }
@@ -47,6 +45,7 @@ type Node struct {
 // quorum is the driver over nodes.
 type quorum struct {
 	rules   vote.Rules
+	durable bool // Options.Durable
 	caps    driver.Caps
 	timeout time.Duration // Options.NodeTimeout
 	nodes   []*node
@@ -62,10 +61,10 @@ type quorum struct {
 	leaving map[string][]*hold // by name: holds that are over, of which not all nodes were told yet
 }
 
-// New returns a driver over drivers, at least one and at most 15, each of an independent store, which must
-// forget nothing that it has acknowledged, or tell when it may have. An odd
-// number is best: one more node than that tolerates no more failures. Closing the driver closes them;
-// if New fails, the caller closes them. Nil options are fine.
+// New returns a driver over drivers, at least one and at most 15, each of an independent store, which must forget
+// nothing that it has acknowledged, or grant nothing until that has ended. An odd number is best: one more node than
+// that tolerates no more failures. Closing the driver closes them; if New fails, the caller closes them. Nil options
+// are fine.
 func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
 	var nodes []Node
 	var names []string
@@ -135,11 +134,12 @@ func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.D
 //
 //	redlock://user:password@a,b:6380,c:6379/0?hf.maxttl=1m
 //
-// The parameters hf.maxttl and hf.durable (yes or no) are Options.MaxTTL and Options.Durable.
-//
 // Each node is opened by the same URL with its own host, and with the scheme given here, which the program must have
 // registered. Params are the parameters that go to the nodes. The hosts, the path and those parameters are the
 // identity of the quorum (driver.Caps.Store), so all programs must write them alike, in any order.
+//
+// The parameter hf.durable (yes or no) is Options.Durable. It gives the nodes hf.forget=go, and hf.maxttl goes to them
+// as it is. Neither is part of the identity.
 func Opener(scheme string, params ...string) driver.Opener {
 	return func(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		nodes, store, o, err := parse(u, scheme, params)
@@ -163,17 +163,18 @@ func parse(u *url.URL, scheme string, params []string) (nodes []Node, store stri
 	query, hosts := u.Query(), strings.Split(u.Host, ",")
 	query.Del("hf.durable")
 	query.Del("hf.maxttl")
-	o = &Options{Durable: given["hf.durable"] == "yes"}
-	longest, ok := given["hf.maxttl"]
-	if ok {
-		o.MaxTTL, err = time.ParseDuration(longest)
+	store = query.Encode()
+	durable, longest := given["hf.durable"], given["hf.maxttl"]
+	o = &Options{Durable: durable == "yes"}
+	if o.Durable {
+		query.Set("hf.forget", "go")
+	} else if longest != "" {
+		query.Set("hf.maxttl", longest)
 	}
-	switch durable := given["hf.durable"]; {
-	case err != nil || ok && o.MaxTTL < minTTL:
-		err = fmt.Errorf("URL parameter %q is %.40q: a time such as 30s is right, at least %v", "hf.maxttl", longest, minTTL)
+	switch {
 	case durable != "" && durable != "no" && !o.Durable:
 		err = fmt.Errorf("URL parameter %q is %.40q: yes or no is right", "hf.durable", durable)
-	case o.Durable && o.MaxTTL != 0:
+	case o.Durable && longest != "":
 		err = errors.New("URL has both hf.durable and hf.maxttl: durable nodes have no longest TTL")
 	case u.Opaque != "" || u.Fragment != "" || slices.Contains(hosts, ""):
 		err = fmt.Errorf("store URL is malformed: it looks like %s://a,b,c or %s://user:password@a:1234,b:1234,c:1234", u.Scheme, u.Scheme)
@@ -193,11 +194,10 @@ func parse(u *url.URL, scheme string, params []string) (nodes []Node, store stri
 	if slices.Sort(hosts); len(slices.Compact(slices.Clone(hosts))) < len(hosts) {
 		err = errors.New("store URL has a node twice: each must be a store of its own")
 	}
-	store = u.Scheme + ":" + strings.Join(hosts, ",") + strings.TrimRight(u.Path, "/")
-	if len(query) > 0 {
-		store += "?" + query.Encode()
+	if store != "" {
+		store = "?" + store
 	}
-	return nodes, store, o, err
+	return nodes, u.Scheme + ":" + strings.Join(hosts, ",") + strings.TrimRight(u.Path, "/") + store, o, err
 }
 
 // prepare checks the options, and returns a quorum of nodes that are not open.
@@ -208,18 +208,13 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 	switch {
 	case len(nodes) == 0 || len(nodes) > vote.MaxNodes:
 		return nil, fmt.Errorf("a quorum of %d nodes: 1 to %d are allowed, and an odd number is best", len(nodes), vote.MaxNodes)
-	case o.MaxTTL != 0 && (o.MaxTTL < minTTL || o.Durable):
-		return nil, fmt.Errorf("longest TTL %v: at least %v is right, and none for durable nodes", o.MaxTTL, minTTL)
 	case o.NodeTimeout < 0 || o.NodeTimeout != 0 && o.NodeTimeout < time.Millisecond:
 		return nil, fmt.Errorf("node time-out %v: at least 1 ms is right", o.NodeTimeout)
 	}
 	q := &quorum{
-		rules: vote.Rules{Nodes: len(nodes)}, timeout: o.NodeTimeout,
+		rules: vote.Rules{Nodes: len(nodes)}, durable: o.Durable, timeout: o.NodeTimeout,
 		nodes: make([]*node, len(nodes)), stores: map[string]*node{}, leaving: map[string][]*hold{},
 		caps: driver.Caps{Store: store, Shared: true, Fencing: o.Durable, MinTTL: minTTL, Poll: poll},
-	}
-	if !o.Durable {
-		q.rules.MaxTTL = cmp.Or(o.MaxTTL, 30*time.Second)
 	}
 	q.closing, q.close = context.WithCancel(context.Background())
 	q.life, q.end = context.WithCancel(context.Background())
@@ -240,9 +235,6 @@ func (q *quorum) join() error {
 			continue
 		}
 		node := n.driver.Caps()
-		if n.voter != nil {
-			node.MaxTTL = q.rules.MaxTTL
-		}
 		c.Shared = c.Shared && node.Shared
 		c.Fencing = c.Fencing && n.raiser != nil
 		c.NoNotes = c.NoNotes || node.NoNotes
@@ -256,7 +248,7 @@ func (q *quorum) join() error {
 		}
 	}
 	q.rules.Tokens = c.Fencing
-	c.Guarantees = guaranteesOf(q.rules)
+	c.Guarantees = guaranteesOf(q.durable, q.rules.Tokens)
 	c.Guarantees.Lateness = late
 	return nil
 }

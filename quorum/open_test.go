@@ -5,133 +5,92 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/vote"
 	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
 
-// voter is a store in memory that says in which life it is.
-type voter struct {
+// node is a store in memory, of which the tests say some things.
+type node struct {
 	wrap.Forward
-	life     atomic.Uint64
-	admitted atomic.Uint64 // a life
-	longest  time.Duration // of the TTLs of other clients
-	valid    time.Duration // for how long it lets its votes count; 0: for the TTL
-	forgets  bool          // it is not durable
+	valid   time.Duration // for how long it lets its votes count; 0: for the TTL
+	closed  time.Duration // for how long it grants nothing, because it may have forgotten votes
+	forgets bool          // it is not durable
 }
 
-// voters are three nodes in their first life.
-func voters() (all []*voter, drivers []driver.Driver) {
+// threeNodes are nodes that grant.
+func threeNodes() (all []*node, drivers []driver.Driver) {
 	for range 3 {
-		v := &voter{Forward: wrap.Forward{Driver: memlock.NewStore(nil).Client()}}
-		v.life.Store(1)
-		all, drivers = append(all, v), append(drivers, v)
+		n := &node{Forward: wrap.Forward{Driver: memlock.NewStore(nil).Client()}}
+		all, drivers = append(all, n), append(drivers, n)
 	}
 	return all, drivers
 }
 
-func (v *voter) Vote(ctx context.Context, r driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	g, err := v.Try(ctx, r)
-	g.Valid = v.valid
-	return g, life == vote.Life(v.life.Load()), err
+func (n *node) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if n.closed > 0 {
+		return driver.Grant{Request: r}, &driver.HeldError{Name: r.Name, Forgotten: n.closed}
+	}
+	g, err := n.Forward.Try(ctx, r)
+	g.Valid = n.valid
+	return g, err
 }
 
-func (v *voter) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	renewals := v.Forward.Renew(ctx, grants)
+func (n *node) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	renewals := n.Forward.Renew(ctx, grants)
 	for i := range renewals {
-		renewals[i].Valid = v.valid
+		renewals[i].Valid = n.valid
 	}
 	return renewals
 }
 
-func (v *voter) Life(_ context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
-	life := v.life.Load()
-	return vote.Life(life), life == v.admitted.Load(), max(v.longest, longest), nil
-}
+func (n *node) Durable(context.Context) (bool, error) { return !n.forgets, nil }
 
-func (v *voter) Durable(context.Context) (bool, error) { return !v.forgets, nil }
-
-func (v *voter) Admit(_ context.Context, life vote.Life) error {
-	v.admitted.Store(uint64(life))
-	return nil
-}
-
-// TestRenewedInAnotherLife: P1: A holds a name, and two of three nodes restart without memory. A late request of A
-// takes the votes again, in their new life, beside votes for B that they have forgotten. They renew A's votes, which
-// must not count yet. No hold counts for longer than its votes do.
-func TestRenewedInAnotherLife(t *testing.T) {
-	nodes, drivers := voters()
-	for _, v := range nodes {
-		v.admitted.Store(1)
-		v.valid = bound / 2
+// TestVotesEndEarly: P1: no hold counts for longer than its votes do.
+func TestVotesEndEarly(t *testing.T) {
+	nodes, drivers := threeNodes()
+	for _, n := range nodes {
+		n.valid = bound / 2
 	}
 	w := &world{TB: t}
-	d := w.open(drivers, &quorum.Options{NodeTimeout: bound, MaxTTL: 2 * bound})
+	d := w.open(drivers, patient)
 	g := w.take(d, request("a"))
 	if r := w.renew(d, g); r.Err != nil || g.Valid >= bound/2 || r.Valid != g.Valid {
-		t.Fatalf("P1: votes count for %v, and the hold for %v, and when it is renewed for %v, %v", bound/2, g.Valid, r.Valid, r.Err)
-	}
-	for _, v := range nodes[1:] {
-		v.life.Store(2)
-	}
-	if r := w.renew(d, g); r.Err == nil || driver.Gone(r.Err) {
-		t.Errorf("renewed by two nodes that may have forgotten another's votes: %v", r.Err)
-	}
-	for _, v := range nodes[1:] {
-		v.admitted.Store(2)
-	}
-	if r := w.renew(d, g); r.Err != nil {
-		t.Errorf("renewed by nodes that count again: %v", r.Err)
+		t.Errorf("votes count for %v, and the hold for %v, and when it is renewed for %v, %v", bound/2, g.Valid, r.Valid, r.Err)
 	}
 	w.release(d, g)
 }
 
-// TestLongestOfAll: P1: nodes that may have forgotten votes do not count until the longest TTL of all clients is
-// over, although this client's own is shorter.
-func TestLongestOfAll(t *testing.T) {
-	nodes, drivers := voters()
-	for _, v := range nodes {
-		v.longest = time.Hour
-	}
+// TestClosedNodes: nodes that may have forgotten votes refuse theirs. Who asks is told when a majority may grant.
+func TestClosedNodes(t *testing.T) {
 	w := &world{TB: t}
-	d := w.open(drivers, &quorum.Options{MaxTTL: 100 * time.Millisecond, NodeTimeout: bound})
-	for _, owner := range []string{"a", "b"} {
-		_, err := d.Try(t.Context(), driver.Request{Name: "orders/42", Owner: owner, TTL: 100 * time.Millisecond})
-		if !errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "do not count until 1h0m36") {
-			t.Errorf("Try of nodes that are new: %v", err)
+	for _, c := range []struct{ closed, want time.Duration }{{time.Minute, time.Minute}, {time.Hour, time.Hour}, {0, 0}} {
+		nodes, drivers := threeNodes()
+		nodes[0].closed, nodes[1].closed = c.closed, 2*time.Hour
+		d := w.open(drivers, patient)
+		_, err := d.Try(t.Context(), request("a"))
+		if c.want == 0 {
+			if err != nil {
+				t.Errorf("Try of two nodes that grant, and one that does not yet: %v", err)
+			}
+			continue
 		}
-		time.Sleep(150 * time.Millisecond) // the client's own longest TTL is over
+		held, ok := errors.AsType[*driver.HeldError](err)
+		if !ok || held.Forgotten != c.want || held.ExpiresIn != c.want {
+			t.Errorf("Try of nodes that grant after %v and %v: %+v, %v", c.closed, 2*time.Hour, held, err)
+		}
 	}
 }
 
-// TestInitInUse: P1: nodes of which one shows a hold are not said to be new. When it is released, they are.
-func TestInitInUse(t *testing.T) {
-	w := &world{TB: t}
-	_, drivers := voters()
-	d := w.open(drivers, patient)
-	g := w.take(drivers[1], request("a"))
-	if err := quorum.Init(t.Context(), d); err == nil || !strings.Contains(err.Error(), `"orders/42" is held`) {
-		t.Errorf("Init of nodes in use: %v", err)
-	}
-	if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "b", TTL: time.Second}); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("after an Init that was refused the nodes count: %v", err)
-	}
-	w.release(drivers[1], g)
-	eventually(t, "Init of nodes from which the votes were withdrawn", func() bool { return quorum.Init(t.Context(), d) == nil })
-	w.take(d, request("c"))
-}
+// forgetful is a node that may come back without its votes, and give them again at once.
+type forgetful struct{ driver.Driver }
 
-// silentlyForgetful is a node that may come back without its votes and does not say when.
-type silentlyForgetful struct{ driver.Driver }
-
-func (f silentlyForgetful) Caps() driver.Caps {
+func (f forgetful) Caps() driver.Caps {
 	c := f.Driver.Caps()
 	c.Guarantees.Faults = maps.Clone(c.Guarantees.Faults)
 	c.Guarantees.Faults[driver.StoreRestart] = driver.Verdict{Exclusion: driver.Breaks}
@@ -147,14 +106,14 @@ func opens(name string, d driver.Driver) quorum.Node {
 // that is opened when a majority is there already does not vote, and the error says why.
 func TestRefusedNodes(t *testing.T) {
 	shared := memlock.NewStore(nil)
-	nodes, drivers := voters()
+	nodes, drivers := threeNodes()
 	nodes[2].forgets = true
 	for _, c := range []struct {
 		says    string
 		bad     driver.Driver
 		options quorum.Options
 	}{
-		{"may forget its votes", silentlyForgetful{memlock.NewStore(nil).Client()}, quorum.Options{}},
+		{"may forget its votes", forgetful{memlock.NewStore(nil).Client()}, quorum.Options{}},
 		{"is the same store as node", shared.Client(), quorum.Options{}},
 		{"said to be durable", drivers[2], quorum.Options{Durable: true}},
 	} {

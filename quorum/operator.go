@@ -106,23 +106,18 @@ func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	return q.info(name, infos, len(infos)), nil
 }
 
-// lists returns the lists of the nodes that have answered.
-func (q *quorum) lists(ctx context.Context, prefix string) ([][]driver.Info, error) {
-	return ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (list []driver.Info, err error) {
-		for info, err := range o.List(ctx, prefix) {
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, info)
-		}
-		return list, nil
-	})
-}
-
 // List implements driver.Operator. It asks all nodes for all their names.
 func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		lists, err := q.lists(ctx, prefix)
+		lists, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (list []driver.Info, err error) {
+			for info, err := range o.List(ctx, prefix) {
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, info)
+			}
+			return list, nil
+		})
 		if len(lists) < q.rules.Majority() {
 			yield(driver.Info{}, err)
 			return
@@ -165,37 +160,5 @@ func (q *quorum) Break(ctx context.Context, name string, token driver.Token) err
 	if len(free) >= q.rules.Majority() {
 		return nil
 	}
-	return err
-}
-
-// Init says that the nodes of a quorum have just been set up: none of them has voted before, so none has
-// forgotten a vote, and all count at once. d is a driver that New, Open or a URL has returned. Said of nodes
-// that are in use, it lets two clients have the same lock. So it refuses as soon as any node shows a hold (P1); a
-// node that has forgotten its holds shows none, so the rest is the caller's to know. It asks all nodes, and
-// succeeds if all of them say yes.
-func Init(ctx context.Context, d driver.Driver) error {
-	q, ok := d.(*quorum)
-	if !ok {
-		return fmt.Errorf("%w: the store is no quorum", driver.ErrUnsupported)
-	}
-	if q.rules.MaxTTL == 0 {
-		return errors.New("the nodes are said to be durable: all of them count at once")
-	}
-	lists, err := q.lists(ctx, "")
-	if err != nil {
-		return err
-	}
-	for _, info := range slices.Concat(lists...) {
-		if len(info.Holders) > 0 {
-			return fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
-		}
-	}
-	_, err = ask(ctx, q, func(ctx context.Context, n *node, _ wrap.Forward) (any, error) {
-		m, err := n.learn(ctx)
-		if err == nil && n.voter != nil {
-			err = n.voter.Admit(ctx, m.Life)
-		}
-		return nil, err
-	})
 	return err
 }

@@ -48,18 +48,15 @@ func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	return results
 }
 
-// renewAll has the node renew all holds. P1: the node is asked for its life after its answers, because the same
-// life now is the same life then. A node that restarted without memory may have given the vote again, to a
-// request that was under way for long, and renews it: that vote must not count.
+// renewAll has the node renew all holds.
 func (n *node) renewAll(ctx context.Context, all []*renewing) {
 	parts := make([]driver.Grant, len(all))
 	for i, r := range all {
 		parts[i] = r.renewed(n, r.of)
 	}
 	renewals := n.renew(ctx, parts)
-	memory, _ := n.learn(ctx)
 	for i, r := range all {
-		reply := vote.Reply{Memory: memory}
+		reply := vote.Reply{}
 		switch err := renewals[i].Err; {
 		case err == nil:
 			reply.Answer, reply.Valid = vote.Given, renewals[i].Valid
@@ -93,7 +90,7 @@ func (r *renewing) do(step vote.Step) {
 			r.withdraw(lost)
 		}
 	case vote.Failed:
-		r.done <- driver.Renewal{Err: fmt.Errorf("renewed by %d of %d nodes: %v", r.vote.Counted.Len(), len(r.errs), errors.Join(r.errs...))}
+		r.done <- driver.Renewal{Err: fmt.Errorf("renewed by %d of %d nodes: %v", r.vote.Given.Len(), len(r.errs), errors.Join(r.errs...))}
 	}
 	if !r.over && !r.foreign {
 		r.q.each(step.Nodes, r.q.patience(r.of.TTL), r.restore)

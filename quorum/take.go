@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -110,31 +111,29 @@ func (a *attempt) do(step vote.Step) {
 func (a *attempt) failure(now driver.Instant) error {
 	held := &driver.HeldError{Name: a.request.Name, Poll: a.poll(now.Sub(a.vote.Sent))}
 	holds, mismatches, failures, spare := 0, 0, 0, len(a.errs)-a.q.rules.Majority()
-	for _, err := range a.errs {
+	opens := make([]time.Duration, len(a.errs)) // after which time each node grants
+	for i, err := range a.errs {
 		switch one, _ := errors.AsType[*driver.HeldError](err); {
 		case err == nil:
 		case one != nil:
-			holds, held.Note = holds+1, cmp.Or(held.Note, one.Note)
+			holds, held.Note, opens[i] = holds+1, cmp.Or(held.Note, one.Note), one.Forgotten
 		case errors.Is(err, driver.ErrHeld):
 			holds++
 		case errors.Is(err, driver.ErrMismatch):
 			mismatches++
 		default:
-			failures++
+			failures, opens[i] = failures+1, math.MaxInt64
 		}
-	}
-	delayed := (a.vote.Given &^ a.vote.Counted).Len()
-	if delayed > 0 && holds+mismatches == 0 {
-		rules := a.q.rules
-		rules.MaxTTL = max(rules.MaxTTL, a.q.nodes[0].known().Longest)
-		held.Poll, held.Note = 0, fmt.Sprintf("%d of %d nodes may have forgotten who holds it, and do not count until %v after their start (if they are new, holdfast redlock init says so)",
-			delayed, len(a.errs), rules.Delay().Round(time.Millisecond))
 	}
 	err := fmt.Errorf("no majority of the %d nodes: %v", len(a.errs), errors.Join(a.errs...))
 	switch enough := failures <= spare; { // without the others there would be a majority
 	case mismatches > spare:
 		return driver.ErrMismatch
-	case holds+mismatches+delayed > 0 && enough:
+	case holds+mismatches > 0 && enough:
+		slices.Sort(opens)
+		if held.Forgotten = opens[a.q.rules.Majority()-1]; held.Forgotten > 0 {
+			held.Poll, held.ExpiresIn = 0, held.Forgotten // to ask every few milliseconds would be in vain
+		}
 		return held
 	case failures == 0:
 		return driver.Uncertain(fmt.Errorf("a majority of the %d nodes was not quick enough for a TTL of %v", len(a.errs), a.request.TTL))

@@ -1,9 +1,13 @@
 package quorum
 
 import (
+	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 func TestParse(t *testing.T) {
@@ -21,13 +25,30 @@ func TestParse(t *testing.T) {
 	if nodes[0].Name != "c" || nodes[2].Name != "b:6379" {
 		t.Errorf("nodes %v", nodes)
 	}
+	given := ""
+	driver.Register("quorumtest", func(_ context.Context, u *url.URL) (driver.Driver, error) {
+		given = u.Host + " " + u.RawQuery
+		return nil, errors.New("it is only asked for")
+	})
+	for params, want := range map[string]string{
+		"hf.layout=setnx": "hf.layout=setnx", "hf.maxttl=1m&hf.durable=no": "hf.maxttl=1m", "hf.durable=yes": "hf.forget=go",
+	} {
+		u.RawQuery = params
+		nodes, store, o, err := parse(u, "quorumtest", []string{"hf.layout"})
+		if err != nil || o.Durable != (params == "hf.durable=yes") || strings.Contains(store, "hf.maxttl") || strings.Contains(store, "hf.durable") {
+			t.Errorf("%s: %q, %+v, %v", params, store, o, err)
+			continue
+		}
+		if nodes[1].Open(t.Context()); given != "a:6380 "+want {
+			t.Errorf("%s: a node is opened by %q, want %q", params, given, want)
+		}
+	}
 	for raw, want := range map[string]string{
 		"redlock://a,b":                               "fewer than three",
 		"redlock://a,b,":                              "malformed",
 		"redlock:///a":                                "malformed",
 		"redlock://a,b,c?hf.nosuch=1":                 "hf.nosuch",
 		"redlock://a,b,c#x":                           "malformed",
-		"redlock://a,b,c?hf.maxttl=1ms":               "hf.maxttl",
 		"redlock://a,b,c?hf.durable=x":                "hf.durable",
 		"redlock://a,b,c?hf.durable=yes&hf.maxttl=1m": "hf.durable",
 		"redlock://s3cret@a,b?hf.ttl=1":               "hf.ttl",

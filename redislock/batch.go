@@ -74,11 +74,6 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	})
 }
 
-// Raise implements vote.Raiser.
-func (c *client) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	return c.renew(ctx, grants, func(g *driver.Grant) (driver.Token, bool) { return g.Token, true })
-}
-
 func (c *client) renew(ctx context.Context, grants []driver.Grant, token func(*driver.Grant) (driver.Token, bool)) []driver.Renewal {
 	sent := c.clock.Now()
 	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), renewScript, grants, c.keysOf, func(g *driver.Grant) []string {

@@ -80,7 +80,7 @@ type Options struct {
 	Replicas int
 	// MaxTTL is the longest TTL, with its lock-delay, at least 1 ms; longer ones are refused. A server that was started,
 	// flushed, or has taken over from another may have forgotten holds, so it grants nothing for so long, and a hundredth
-	// more. All clients should have the same. 0: 30 s. Only Holdfast's own layout has the rule.
+	// more. All clients should have the same. 0: 30 s. The layout Redisson does not have the rule.
 	MaxTTL time.Duration
 	// Forget lets such a server grant at once, so that it may grant what another client still holds. It is for locks
 	// that save work and protect nothing, and for tests.
@@ -165,8 +165,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("redisson %.40q: %s, %s, %s and %s are known", o.Redisson, RedissonLock, RedissonFair, RedissonFenced, RedissonSpin)
 	case o.MaxTTL < 0 || o.MaxTTL > maxTTL || o.MaxTTL > 0 && o.MaxTTL < time.Millisecond:
 		return fmt.Errorf("longest TTL %v: %v to %v is allowed", o.MaxTTL, time.Millisecond, maxTTL)
-	case o.MaxTTL != 0 && (o.Forget || o.Layout != ""):
-		return errors.New("a longest TTL is for Holdfast's own layout, whose server must not forget: leave out hf.maxttl, or hf.forget and hf.layout")
+	case o.MaxTTL != 0 && (o.Forget || o.Layout == Redisson):
+		return errors.New("a longest TTL is for servers that must not forget, and not for the layout redisson: leave out hf.maxttl, or hf.forget and hf.layout")
 	case o.Replicas < 0 || o.Replicas > MaxReplicas:
 		return fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
 	}

@@ -28,9 +28,9 @@ func TestDurable(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				v, ok := driver.As[vote.Voter](d)
+				v, ok := driver.As[vote.Keeper](d)
 				if !ok {
-					t.Fatal("the driver has no life")
+					t.Fatal("the driver does not tell")
 				}
 				if got, err := v.Durable(t.Context()); err != nil || got != want {
 					t.Errorf("%s: durable: %v, %v, want %v", what, got, err, want)

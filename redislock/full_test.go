@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
-	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
 // TestFullMemory: a server whose memory is full goes on to renew, release, break and withdraw, in all layouts.
@@ -109,10 +108,6 @@ func TestOwnNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, ok := driver.As[vote.Voter](d)
-		if !ok {
-			t.Fatal("the driver has no life")
-		}
 		conn.Close() // what does I/O now fails
 		prefix := "holdfast"
 		if o.Prefix != "" {
@@ -121,11 +116,8 @@ func TestOwnNames(t *testing.T) {
 		for _, name := range []string{prefix + ":{victim}:setnx", prefix + ":store"} {
 			r := driver.Request{Name: name, Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA", TTL: time.Minute}
 			_, err := d.Try(t.Context(), r)
-			_, _, err2 := v.Vote(t.Context(), r, 1)
-			for _, err := range []error{err, err2} {
-				if err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "begins with "+prefix) {
-					t.Errorf("%s: the name %s: %v", o.Layout, name, err)
-				}
+			if err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "begins with "+prefix) {
+				t.Errorf("%s: the name %s: %v", o.Layout, name, err)
 			}
 		}
 	}

@@ -142,11 +142,18 @@ func setnxGuarantees(of driver.Guarantees) driver.Guarantees {
 		driver.ClockBack:    "locks of the dead end late by as much. Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use, and the clock is then set back to before that use",
 	} {
 		v := g.Faults[fault]
-		if fault == driver.Partition && v.Exclusion == driver.Breaks {
+		if fault == driver.Partition && v.Exclusion != driver.Keeps {
 			continue // of more than one server: what is said of those holds here too
 		}
 		v.Note = note
 		g.Faults[fault] = v
+	}
+	if g.Faults[driver.StoreRestart].Exclusion != driver.Breaks { // the rule of package life holds
+		for _, fault := range [...]driver.Fault{driver.StoreRestart, driver.StoreWiped, driver.Failover} {
+			v := g.Faults[fault]
+			v.Note += ". Other programs do not wait, and may take at once what was forgotten"
+			g.Faults[fault] = v
+		}
 	}
 	return g
 }

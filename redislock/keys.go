@@ -20,7 +20,6 @@ import (
 //	PREFIX:{TAG}:gone:OWNER    layout redisson: the tombstone of an owner
 //	PREFIX:store          which store this is
 //	PREFIX:life:{N}       the life of a server, in a cluster of the one that has the key's slot: lua/life.lua
-//	PREFIX:memory         what the server remembers of its life: see vote.go
 //	PREFIX:wake:CLIENT    the channel of a client
 type layout struct{ prefix string }
 

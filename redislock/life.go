@@ -87,7 +87,8 @@ func (c *link) begin(ctx context.Context, key string) (time.Duration, error) {
 	return duration(us), nil
 }
 
-// unbegun reports whether a reply of ask.lua says that nothing can be granted, because the server has not begun its life.
+// unbegun reports whether a reply of ask.lua or setnx_take.lua says that nothing can be granted, because the server has
+// not begun its life.
 func unbegun(reply *answer) bool {
 	fields, _ := reply.Value.([]any)
 	return reply.Err == nil && len(fields) > 6 && fields[6] == int64(-1)
@@ -111,7 +112,12 @@ func (c *link) startForgetting(ctx context.Context, longest time.Duration) (stop
 // help, the connection knows an old life: see live.lua. Then the script asks for the life, and the connections are made
 // anew.
 func (c *link) live(ctx context.Context, command *Command, try int) error {
-	if try > 0 {
+	key, at := c.lifeKey(command.Key), len(command.Args)-1
+	if !command.Life {
+		at--
+	}
+	moved := command.Args[at] != key // with its slot, to another server of a cluster
+	if command.Args[at] = key; try > 0 && !moved {
 		outlived, tells := c.conn.(livesTeller)
 		if !tells || !command.Life {
 			return errLives
@@ -119,7 +125,7 @@ func (c *link) live(ctx context.Context, command *Command, try int) error {
 		outlived.Outlived()
 		command.Life, command.Args = false, append(command.Args, "")
 	}
-	_, err := c.begin(ctx, c.lifeKey(command.Key))
+	_, err := c.begin(ctx, key)
 	return err
 }
 

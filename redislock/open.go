@@ -30,10 +30,8 @@ type link struct {
 	caps        driver.Caps
 	layout      layout
 	cluster     bool // the servers are a cluster
-	votes       bool // it is one server, so it can be a node of a quorum
 	unsubscribe func()
 	contention  contention
-	longest     atomic.Int64 // the longest TTL that Life has returned, in nanoseconds
 	forgetting  forgetting
 	tellsLife   bool // the Conn knows the server's life
 
@@ -139,8 +137,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	}
 	c := &link{
 		conn: conn, clock: o.Clock, layout: layout{cmp.Or(o.Prefix, DefaultPrefix)},
-		cluster: deploymentOf(conn) == clustered, votes: deploymentOf(conn) == oneServer && o.Replicas == 0,
-		unsubscribe: func() {}, closed: make(chan struct{}),
+		cluster: deploymentOf(conn) == clustered, unsubscribe: func() {}, closed: make(chan struct{}),
 	}
 	c.shared = c.route(conn.Do)
 	c.reserved = c.shared
@@ -152,7 +149,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 		err = c.mayWait(ctx)
 	}
 	stops := false
-	if c.forgetting.on = o.Layout == "" && !o.Forget; err == nil && c.forgetting.on {
+	if c.forgetting.on = o.Layout != Redisson && !o.Forget; err == nil && c.forgetting.on {
 		stops, err = c.startForgetting(ctx, cmp.Or(o.MaxTTL, defaultMaxTTL))
 	}
 	if err != nil {

@@ -103,6 +103,7 @@ func (w *twin) episode() {
 	for range 200 {
 		// Coarse, so that what ends at the same instant meets.
 		w.clock.advance(w, time.Duration(w.rng.IntN(2)*w.rng.IntN(5))*50*time.Millisecond)
+		w.rules.Least = driver.Token(w.clock.now / 1000)
 		if len(reqs) < 2 || !w.plain && len(reqs) < 6 {
 			reqs = append(reqs, w.request())
 		}
@@ -110,7 +111,6 @@ func (w *twin) episode() {
 			w.forget(time.Duration(w.rng.IntN(6)) * 50 * time.Millisecond)
 		}
 		i := w.rng.IntN(len(reqs))
-		w.rules.Least = driver.Token(w.clock.now / 1000)
 		step, retire := w.step(&reqs[i])
 		w.same(reqs[i].Owner, step)
 		if w.Failed() {

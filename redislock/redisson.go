@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/vote"
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
@@ -146,13 +145,7 @@ func (w *way) trust(ttl time.Duration) time.Duration {
 
 // Try implements driver.Driver.
 func (r redisson) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	g, _, err := r.take(ctx, req, r.once(req.TTL), r.extra(&req)...)
-	return g, err
-}
-
-// Vote implements vote.Voter, for RedissonRedLock.
-func (r redisson) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	return r.take(ctx, req, r.in(life), r.extra(&req)...)
+	return r.take(ctx, req, r.extra(&req)...)
 }
 
 // extra returns what the script needs beside the holder and the TTL, of a request that does not queue.
@@ -164,19 +157,17 @@ func (r redisson) extra(req *driver.Request) []string {
 }
 
 // take takes a hold. Extra are the arguments of the kind's script behind the holder and the TTL.
-func (r redisson) take(
-	ctx context.Context, req driver.Request, by asking, extra ...string,
-) (g driver.Grant, same bool, err error) {
+func (r redisson) take(ctx context.Context, req driver.Request, extra ...string) (g driver.Grant, err error) {
 	g.Request = req
 	w, err := r.wayOf(&req)
 	if err := cmp.Or(err, r.checkName(req.Name), r.alive(ctx)); err != nil {
-		return g, false, err
+		return g, err
 	}
-	sent := r.clock.Now()
 	keys := append(r.keys(w, &req), wire.FairTimeouts(req.Name))
-	reply, same := by(ctx, w.take, w.take.Command(keys, append([]string{w.holder(&req), millis(req.TTL)}, extra...)...))
-	if reply.Err != nil {
-		return g, same, outcome(reply.Err)
+	command := w.take.Command(keys, append([]string{w.holder(&req), millis(req.TTL)}, extra...)...)
+	reply, sent, err := r.takeBy(ctx, w.take, command, req.TTL)
+	if err != nil {
+		return g, err
 	}
 	fields, _ := reply.Value.([]any)
 	switch number(fields, 0) {
@@ -184,19 +175,18 @@ func (r redisson) take(
 		token := driver.Token(0)
 		if w == fencedWay {
 			if token = driver.Token(number(fields, 1)); token <= 0 || token > maxToken {
-				return g, same, driver.Uncertain(fmt.Errorf(
+				return g, driver.Uncertain(fmt.Errorf(
 					"the counter %s is at %d: tokens are from 1 to %d", wire.Tokens(req.Name), token, int64(maxToken)))
 			}
 		}
 		g.Token, g.Block, g.Since, g.Valid, g.Handle = token, 1, sent, w.trust(req.TTL), certain{}
-		g, err = r.counted(ctx, r, g, reply.short)
-		return g, same, err
+		return r.counted(ctx, r, g, reply.short)
 	case replyHeld:
-		return g, same, &driver.HeldError{
+		return g, &driver.HeldError{
 			Name: req.Name, ExpiresIn: rest(number(fields, 1)), Ahead: int(max(number(fields, 2), 0)),
 		}
 	}
-	return g, same, refusal(&req, reply.Value)
+	return g, refusal(&req, reply.Value)
 }
 
 // each runs a script over grants, those of each kind in one batch and the batches at the same time, and

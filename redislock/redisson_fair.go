@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/pause"
-	"github.com/holdfastlock/holdfast/internal/vote"
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
 
@@ -30,9 +29,6 @@ type fairWaiter struct {
 	told *wire.Waiter  // nil: there is no way to hear of releases
 	spin pause.Backoff // before the next poll, if there is none
 }
-
-// Lacks tells driver.As that a fair lock does not vote: its queue is in one server.
-func (fair) Lacks(ability any) bool { _, is := ability.(*vote.Voter); return is }
 
 // Wakes implements driver.Waker: those who wait are told by Wait.
 func (f fair) Wakes(string) driver.Wakes { return nil }
@@ -69,7 +65,7 @@ func (f fair) ask(ctx context.Context, req driver.Request, place string) (driver
 	if req.Unfair {
 		return driver.Grant{Request: req}, driver.ErrUnsupported
 	}
-	g, _, err := f.take(ctx, req, f.once(req.TTL), millis(f.placeLife()), f.publish, wire.LockChannel(req.Name), place)
+	g, err := f.take(ctx, req, millis(f.placeLife()), f.publish, wire.LockChannel(req.Name), place)
 	if _, held := err.(*driver.HeldError); held {
 		f.contention.note(req.Name, f.clock.Now())
 	}

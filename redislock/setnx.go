@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/vote"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
 
@@ -22,7 +22,7 @@ import (
 type setnx struct{ *link }
 
 var (
-	setnxTake    = scriptOf(lua("clock", "setnx", "setnx_take"))
+	setnxTake    = lifeScriptOf(lua("clock", "life", "setnx", "setnx_take"))
 	setnxRenew   = scriptOf(lua("clock", "setnx", "setnx_renew"))
 	setnxRelease = scriptOf(lua("clock", "setnx", "setnx_release"))
 	setnxBreak   = scriptOf(lua("clock", "setnx", "setnx_break"))
@@ -74,44 +74,24 @@ func (l layout) setnxName(key string) (string, bool) {
 const setnxSuffix = ":setnx"
 
 // Try implements driver.Driver.
-func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	g, _, err := s.take(ctx, req, s.once(req.TTL))
-	return g, err
-}
-
-// Vote implements vote.Voter.
-func (s setnx) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	return s.take(ctx, req, s.in(life))
-}
-
-// take takes the hold.
-func (s setnx) take(ctx context.Context, req driver.Request, by asking) (g driver.Grant, same bool, err error) {
+func (s setnx) Try(ctx context.Context, req driver.Request) (g driver.Grant, err error) {
 	g.Request = req
 	if req.Mode != driver.Exclusive {
-		return g, false, driver.ErrUnsupported
+		return g, driver.ErrUnsupported
 	}
-	if err := s.layout.checkName(req.Name); err != nil {
-		return g, false, err
+	if err := cmp.Or(s.layout.checkName(req.Name), s.fits(&req)); err != nil {
+		return g, err
 	}
-	sent := s.clock.Now()
-	reply, same := by(ctx, setnxTake, setnxTake.Command(s.layout.setnxKeys(req.Name, req.Owner), req.Owner,
-		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note))
-	if reply.Err != nil {
-		return g, same, outcome(reply.Err)
+	reply, sent, err := s.takeBy(ctx, setnxTake, s.command(setnxTake, s.layout.setnxKeys(req.Name, req.Owner), req.Owner,
+		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note), req.TTL)
+	if err != nil {
+		return g, err
 	}
-	fields, _ := reply.Value.([]any)
-	switch number(fields, 0) {
-	case replyOK:
+	if fields, _ := reply.Value.([]any); number(fields, 0) == replyOK {
 		g.Token, g.Block, g.Since, g.Valid = driver.Token(number(fields, 1)), 1, sent, req.TTL
-		g, err = s.counted(ctx, s, g, reply.short)
-		return g, same, err
-	case replyHeld:
-		return g, same, &driver.HeldError{
-			Name: req.Name, ExpiresIn: rest(number(fields, 1)),
-			Token: driver.Token(number(fields, 2)), Note: str(fields, 3),
-		}
+		return s.counted(ctx, s, g, reply.short)
 	}
-	return g, same, refusal(&req, reply.Value)
+	return g, refusal(&req, reply.Value)
 }
 
 // rest returns for how much longer a key is there that has so many milliseconds, and 0 if it does not

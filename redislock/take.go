@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
 // micros is a duration for the scripts, in microseconds, rounded up: the server
@@ -41,18 +40,6 @@ func unescape(text string) string {
 	return text
 }
 
-// asking is a way to send the command that takes a hold, which is one of a script. Same says that the server has
-// carried it out in the life that the caller knows: see vote.Voter.
-type asking func(ctx context.Context, s *script, take Command) (reply answer, same bool)
-
-// once asks for something of that TTL, and not in which life the server is.
-func (c *link) once(ttl time.Duration) asking {
-	to := c.sharedAck.route(c.shared, ttl)
-	return func(ctx context.Context, s *script, take Command) (answer, bool) {
-		return to.run(ctx, s, take)[0], true
-	}
-}
-
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if mayBePlain(&req) {
@@ -60,37 +47,23 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return g, err
 		}
 	}
-	g, _, err := c.ask(ctx, req, false, false, c.once(req.TTL))
-	return g, err
-}
-
-// Vote implements vote.Voter.
-func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
-	return c.ask(ctx, req, false, true, c.in(life))
+	return c.ask(ctx, req, false, false)
 }
 
 // ask takes the hold or, if queue says so, a place in the queue. First says that this is the first
 // request of its owner, so that the name may be idle.
-func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool, by asking) (g driver.Grant, same bool, err error) {
+func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (g driver.Grant, err error) {
 	g.Request = req
 	if err := c.fits(&req); err != nil {
-		return g, false, err
+		return g, err
 	}
-	sent := c.clock.Now()
-	command := c.askCommand(&req, sent, queue, first)
-	reply, same := by(ctx, askScript, command)
-	for try := 0; unbegun(&reply); try++ {
-		if err := c.live(ctx, &command, try); err != nil {
-			return g, false, driver.Uncertain(err) // the request may have taken a place
-		}
-		sent = c.clock.Now()
-		reply, same = by(ctx, askScript, command)
+	reply, sent, err := c.takeBy(ctx, askScript, c.askCommand(&req, c.clock.Now(), queue, first), req.TTL)
+	if err != nil {
+		return g, err
 	}
 	fields, _ := reply.Value.([]any)
 	token, idle := reply.Value.(int64)
 	switch {
-	case reply.Err != nil:
-		return g, same, outcome(reply.Err)
 	case idle:
 		g = plainGrant(req, token, sent)
 	case number(fields, 0) == replyOK:
@@ -100,10 +73,27 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool,
 			g.Handle = plain{}
 		}
 	default:
-		return g, same, refusal(&req, reply.Value)
+		return g, refusal(&req, reply.Value)
 	}
-	g, err = c.counted(ctx, c, g, reply.short)
-	return g, same, err
+	return c.counted(ctx, c, g, reply.short)
+}
+
+// takeBy runs a script that takes a hold of that TTL, and returns when the request was sent that the reply answers. A
+// server that has not begun its life begins it, and is asked again.
+func (c *link) takeBy(ctx context.Context, s *script, command Command, ttl time.Duration) (reply answer, sent driver.Instant, err error) {
+	to := c.sharedAck.route(c.shared, ttl)
+	for try := 0; ; try++ {
+		sent = c.clock.Now()
+		if reply = to.run(ctx, s, command)[0]; reply.Err != nil {
+			return reply, sent, outcome(reply.Err)
+		}
+		if !unbegun(&reply) {
+			return reply, sent, nil
+		}
+		if err := c.live(ctx, &command, try); err != nil {
+			return reply, sent, driver.Uncertain(err) // the request may have taken a place
+		}
+	}
 }
 
 // askCommand returns the command of ask.

@@ -23,7 +23,7 @@ type waiter struct {
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	first := c.addWaiter(req) // before the request: a grant may come at once (P7)
-	g, _, err := c.ask(ctx, req, true, first, c.once(req.TTL))
+	g, err := c.ask(ctx, req, true, first)
 	if _, queued := err.(*driver.HeldError); !queued {
 		c.removeWaiter(req.Owner)
 	} else {

@@ -40,7 +40,6 @@ func TestUsage(t *testing.T) {
 		{"at most 1", []string{"ls", "a", "b"}},
 		{"known are postgres, mysql, sqlite", []string{"schema", "--dialect", "oracle"}},
 		{"--tables", []string{"schema", "--dialect", "mysql", "--tables", "a;b"}},
-		{"only the servers of redlock://", []string{"redlock", "init", "redis://localhost"}},
 		{"fewer than three nodes", []string{"--store", "redlock://a,b", "ls"}},
 		{`no store has the URL scheme "nosuch"`, []string{"--store", "nosuch://user:s3cr3t@host", "ls"}},
 		{"cannot be parsed", []string{"--store", "redis://user:s3cr3t%@host", "ls"}},

@@ -20,7 +20,6 @@ const (
 // Reply is an answer with what came with it.
 type Reply struct {
 	Answer Answer
-	Memory Memory        // of the node, as the client knows it, this answer included
 	Token  driver.Token  // that a vote has brought
 	Valid  time.Duration // for how long the node lets its vote count; 0: for the TTL
 }
@@ -52,7 +51,6 @@ type poll struct {
 	Phase Phase
 
 	Given   Set // have given or renewed their votes
-	Counted Set // of these, the ones that count
 	Refused Set // certainly do not have the vote
 	Silent  Set // have not answered in time
 	Asked   Set // were asked more
@@ -75,9 +73,6 @@ func (p *poll) hear(node int, r Reply) bool {
 		p.Silent |= n
 	case Given:
 		p.Given |= n
-		if p.Rules.Counts(r.Memory, p.Sent) {
-			p.Counted |= n
-		}
 		if r.Valid > 0 {
 			p.TTL = min(p.TTL, r.Valid)
 		}
@@ -95,6 +90,7 @@ func (p *poll) hear(node int, r Reply) bool {
 // majority, which has a node in common with that one, brings a higher one.
 type Attempt struct {
 	poll
+	Counted Set                    // have given their votes, and not failed to record the token
 	Token   driver.Token           // of the grant; 0: not decided, or there are none
 	Written Set                    // have it on record
 	high    [MaxNodes]driver.Token // what each vote brought
@@ -109,6 +105,9 @@ func (r Rules) Begin(ttl time.Duration, now driver.Instant) Attempt {
 func (a *Attempt) Answer(node int, r Reply, now driver.Instant) Step {
 	if !a.hear(node, r) {
 		return Step{}
+	}
+	if r.Answer == Given {
+		a.Counted |= Of(node)
 	}
 	if a.Rules.Tokens {
 		a.high[node] = r.Token
@@ -174,8 +173,8 @@ func (a *Attempt) GiveUp() Step {
 // what each answers.
 //
 // A node may have lost its vote: it restarted without memory, or no renewal reached it for a while. When a
-// majority has renewed the hold, such a node is asked for its vote again, and the next renewal counts that vote
-// if the node counts. So a hold outlives the nodes one after the other.
+// majority has renewed the hold, such a node is asked for its vote again, and the next renewal counts that vote.
+// So a hold outlives the nodes one after the other.
 //
 // No renewal revives a hold. A's validity ends, and B takes the name and releases it. Votes that were restored
 // must not give the name back to A, so a renewal wins only while the hold is valid.
@@ -202,7 +201,7 @@ func (a *Renewal) Answer(node int, r Reply, now driver.Instant) Step {
 	step := Step{}
 	if a.Phase == Asking {
 		switch {
-		case a.Rules.majority(a.Counted) && now < a.Valid && now < a.Until():
+		case a.Rules.majority(a.Given) && now < a.Valid && now < a.Until():
 			a.Phase = Won
 		case a.Rules.majority(a.Refused):
 			a.Phase = Over

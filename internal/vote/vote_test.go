@@ -13,11 +13,7 @@ const (
 	soon   = driver.Instant(time.Millisecond) // an answer's arrival
 )
 
-var (
-	three    = Rules{Nodes: 3, MaxTTL: ttl}
-	member   = Memory{Life: 1, Admitted: true}
-	newcomer = Memory{Life: 2, Since: 0}
-)
+var three = Rules{Nodes: 3}
 
 // step is a helper that fails unless the step is as wanted.
 func expect(t *testing.T, what string, got, want Step) {
@@ -27,42 +23,10 @@ func expect(t *testing.T, what string, got, want Step) {
 	}
 }
 
-func TestMemory(t *testing.T) {
-	var m Memory
-	if three.Counts(m, 100*second) {
-		t.Error("a node that has said nothing counts")
-	}
-	m = m.Learn(7, false, 3*second)
-	m = m.Learn(7, false, 5*second)
-	delay := driver.Instant(three.Delay())
-	if three.Counts(m, 3*second+delay-1) || !three.Counts(m, 3*second+delay) {
-		t.Errorf("the delay does not end %v after the first answer", three.Delay())
-	}
-	if three.Admit(m, 3*second+delay-1) || !three.Admit(m, 3*second+delay) {
-		t.Error("the node is not admitted when its delay is over")
-	}
-	if m = m.Learn(7, true, 6*second); !three.Counts(m, 6*second) || three.Admit(m, 100*second) {
-		t.Errorf("a life that another client admitted does not count, or is admitted again: %+v", m)
-	}
-	if m = m.Learn(8, false, 7*second); three.Counts(m, 16*second) || m.Since != 7*second {
-		t.Errorf("a new life counts as the one before: %+v", m)
-	}
-	if m = m.Learn(0, false, 8*second); three.Counts(m, 100*second) {
-		t.Errorf("a life that is not known counts: %+v", m)
-	}
-	m = Memory{Life: 9, Since: 0, Longest: 2 * ttl}
-	if three.Counts(m, 2*driver.Instant(ttl)) || !three.Counts(m, 3*driver.Instant(ttl)) {
-		t.Error("P1: a node counts before the longest TTL of all clients is over")
-	}
-	if !(Rules{Nodes: 3}).Counts(Memory{}, 0) {
-		t.Error("a node that forgets nothing does not count")
-	}
-}
-
-// given, gone and lost are answers of a node that counts.
+// The answers of a node.
 var (
-	given = Reply{Answer: Given, Memory: member}
-	gone  = Reply{Answer: Refused, Memory: member}
+	given = Reply{Answer: Given}
+	gone  = Reply{Answer: Refused}
 	lost  = Reply{Answer: Lost}
 )
 
@@ -76,16 +40,11 @@ func TestAttempt(t *testing.T) {
 
 	a = three.Begin(ttl, 0)
 	a.Answer(0, given, soon)
-	expect(t, "a node in its delay", a.Answer(1, Reply{Answer: Given, Memory: newcomer}, soon), Step{})
-	expect(t, "with the third", a.Answer(2, given, soon), Step{Now: Won})
-
-	a = three.Begin(ttl, 0)
-	a.Answer(0, given, soon)
 	a.Answer(1, gone, soon)
 	expect(t, "no majority left", a.Answer(2, lost, soon), Step{Now: Over})
 	expect(t, "given up after that", a.GiveUp(), Step{})
 
-	brings := func(token driver.Token) Reply { return Reply{Answer: Given, Memory: member, Token: token} }
+	brings := func(token driver.Token) Reply { return Reply{Answer: Given, Token: token} }
 	a = Rules{Nodes: 3, Tokens: true}.Begin(ttl, 0)
 	a.Answer(0, brings(5), soon)
 	expect(t, "majority", a.Answer(1, brings(9), soon), Step{Nodes: 0b001})
@@ -103,7 +62,7 @@ func TestAttempt(t *testing.T) {
 // TestRenewal: a hold is extended as soon as a majority has renewed it, and lost only when a majority does not have
 // it.
 func TestRenewal(t *testing.T) {
-	broken := Reply{Answer: Broken, Memory: member}
+	broken := Reply{Answer: Broken}
 	for what, c := range map[string]struct {
 		now     driver.Instant
 		replies []Reply

@@ -10,7 +10,7 @@ import (
 )
 
 // Forward forwards every call to the driver that it embeds, those of the optional interfaces included, but not of
-// vote.Voter. Embed it in a wrapper, and override what the wrapper changes. [driver.As] finds those abilities that
+// vote.Keeper. Embed it in a wrapper, and override what the wrapper changes. [driver.As] finds those abilities that
 // the inner driver has; the methods of the others return ErrUnsupported.
 type Forward struct{ driver.Driver }
 

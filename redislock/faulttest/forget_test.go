@@ -85,7 +85,11 @@ var forgetfuls = map[string]func(*testing.T) forgetful{
 func TestForgets(t *testing.T) {
 	const names, ttl = 100, 10 * time.Second
 	for way, start := range forgetfuls {
-		for _, rule := range []string{"hf.forget=go", "hf.maxttl=" + ttl.String()} {
+		rules := []string{"hf.forget=go", "hf.maxttl=" + ttl.String()}
+		if way == "FLUSHALL" {
+			rules = append(rules, rules[1]+"&hf.layout=setnx")
+		}
+		for _, rule := range rules {
 			t.Run(way+", "+rule, func(t *testing.T) {
 				testserver.TakeTurn(t)
 				s := start(t)

@@ -1,5 +1,6 @@
 -- KEYS: those of the name. ARGV: the owner, its TTL, lock-delay and minimum hold, the note. Replies
--- {OK, token}, {HELD, for how many milliseconds, token, note}, {MISMATCH}, or the owner's tombstone.
+-- {OK, token}, {MISMATCH}, the owner's tombstone, or what ask.lua replies: {HELD, 0, opens in, note, token, 0, closed}.
+local TEN_YEARS = 315360000000 -- milliseconds
 local lock, owner = KEYS[1], ARGV[1]
 local ttl, delay, min = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local why = call('GET', KEYS[3])
@@ -8,7 +9,11 @@ local r = read(KEYS[2])
 local kind = call('TYPE', lock).ok
 if kind == 'string' then
   local ours = now < r.expires and has(lock, r.owner)
-  return {HELD, call('PTTL', lock), ours and r.last or 0, ours and r.note or ''}
+  -- A key of another program may have no end, or one that is so late that it is no exact number.
+  local opens_in = 1000 * math.min(math.max(0, call('PTTL', lock)), TEN_YEARS)
+  return {HELD, 0, math.max(opens_in, closed), ours and r.note or '', ours and r.last or 0, 0, closed}
+elseif kind == 'none' and closed ~= 0 then
+  return {HELD, 0, closed, '', 0, 0, closed}
 elseif kind ~= 'none' then
   return {MISMATCH}
 end

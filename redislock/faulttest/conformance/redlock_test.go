@@ -21,19 +21,7 @@ func startNodes(t testing.TB, n int, o testserver.RedisOptions) servers {
 	for i := range s {
 		s[i] = testserver.StartRedis(t, o)
 	}
-	s.init(t)
 	return s
-}
-
-// init says that the servers are new, so that all of them count at once.
-func (s servers) init(t testing.TB) {
-	t.Helper()
-	// Its longest TTL is shorter than those of the tests: the servers keep the longest of all clients.
-	d := redlock(t, s.addresses(), quorum.Options{MaxTTL: 100 * time.Millisecond})
-	defer d.Close()
-	if err := quorum.Init(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (s servers) addresses() []string {
@@ -52,13 +40,17 @@ func (s servers) by(ways proxies) (all []string) {
 	return all
 }
 
-// redlock opens a quorum of the nodes at these addresses.
-func redlock(t testing.TB, addresses []string, o quorum.Options) driver.Driver {
+// redlock opens a quorum of the nodes at these addresses. Longest is the longest TTL of nodes that are not durable.
+func redlock(t testing.TB, addresses []string, longest time.Duration, o quorum.Options) driver.Driver {
 	t.Helper()
+	query := "hf.maxttl=" + longest.String()
+	if o.Durable {
+		query = "hf.forget=go"
+	}
 	var nodes []quorum.Node
 	for _, address := range addresses {
 		nodes = append(nodes, quorum.Node{Name: address, Open: func(ctx context.Context) (driver.Driver, error) {
-			return driver.Open(ctx, &url.URL{Scheme: "redis", Host: address})
+			return driver.Open(ctx, &url.URL{Scheme: "redis", Host: address, RawQuery: query})
 		}})
 	}
 	d, err := quorum.Open(t.Context(), "redlock:test", nodes, &o)
@@ -71,15 +63,16 @@ func redlock(t testing.TB, addresses []string, o quorum.Options) driver.Driver {
 func TestConformanceRedlock(t *testing.T) {
 	nodes := startNodes(t, testserver.Long(3, 5), testserver.RedisOptions{})
 	// The suite bounds requests itself, and a machine that is busy is no fault of a node.
-	o := quorum.Options{NodeTimeout: 2 * time.Second, MaxTTL: time.Hour}
+	const longest = 10 * time.Minute
+	o := quorum.Options{NodeTimeout: 2 * time.Second}
 	drivertest.Run(t, drivertest.Harness{
 		TTL:        time.Second,
 		Operations: testserver.Long(80, 800), // of each history: each is ten requests
 		Untimed:    !testserver.Soak,
-		Open:       func(t testing.TB) driver.Driver { return redlock(t, nodes.addresses(), o) },
+		Open:       func(t testing.TB) driver.Driver { return redlock(t, nodes.addresses(), longest, o) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
 			ways := startProxies(t, nodes...)
-			return redlock(t, nodes.by(ways), o), ways
+			return redlock(t, nodes.by(ways), longest, o), ways
 		},
 		Parallel: 4,
 	})

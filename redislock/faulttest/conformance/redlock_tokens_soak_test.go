@@ -47,7 +47,7 @@ func (s servers) only(t testing.TB, numbers ...int) driver.Driver {
 			addresses[i] = "127.0.0.1:1"
 		}
 	}
-	d := redlock(t, addresses, quorum.Options{Durable: true})
+	d := redlock(t, addresses, 0, quorum.Options{Durable: true})
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -131,7 +131,7 @@ func TestConformanceRedlockDurable(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		TTL:         time.Second,
 		Operations:  400, // of each history
-		Open:        func(t testing.TB) driver.Driver { return redlock(t, nodes.addresses(), o) },
+		Open:        func(t testing.TB) driver.Driver { return redlock(t, nodes.addresses(), 0, o) },
 		NoTransport: true, // as without tokens
 		// A busy disk may take longer than that to sync what it acknowledges twice.
 		Except: []string{"expiry/the shortest TTL"},

@@ -125,7 +125,7 @@ Without a command this text is printed, with exit code 0.`,
 	root.AddCommand(
 		a.runCommand(), a.electCommand(), a.leaderCommand(),
 		a.lsCommand(), a.showCommand(), a.breakCommand(),
-		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.redlockCommand(),
+		a.demoCommand(), a.doctorCommand(), a.schemaCommand(),
 		a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

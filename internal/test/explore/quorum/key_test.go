@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"bytes"
 	"encoding/binary"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
@@ -78,7 +79,7 @@ func bit(b bool) int {
 // nodeAlone tells nodes apart, whoever the clients are.
 func (w *world) nodeAlone(i int) uint64 {
 	n := &w.nodes[i]
-	h := mix(1, bit(n.holder != 0), w.lasts(n), int(n.last), int(n.token), bit(n.admitted), int(n.ahead))
+	h := mix(1, bit(n.holder != 0), w.lasts(n), int(n.last), int(n.token), int(w.closed(i)), int(n.ahead))
 	sum := uint64(0)
 	for c := range w.clients {
 		cl := &w.client[c]
@@ -100,13 +101,22 @@ func (w *world) lasts(n *node) int {
 	return n.expires - w.now - int(n.ahead)
 }
 
+// closed returns for how many microseconds a node grants nothing; less than 0, as far as its clock may be set back.
+func (w *world) closed(n int) int16 {
+	if !w.forgets {
+		return 0
+	}
+	d := w.nodes[n].memory.Opens.Sub(w.nodeAt(n))
+	return int16(max(d, -time.Duration(w.left.backs)*tick) / time.Microsecond)
+}
+
 // clientAlone tells clients apart, whoever the nodes are.
 func (w *world) clientAlone(c int) uint64 {
 	cl := &w.client[c]
 	h := mix(3, int(cl.phase), bit(cl.renewing), int(cl.attempts), int(cl.renewals), int(cl.missed), int(cl.token))
 	switch {
 	case cl.renewing:
-		h = mix(h, w.ago(c, cl.until), w.ago(c, cl.renewal.Sent), cl.renewal.Counted.Len(), cl.renewal.Refused.Len())
+		h = mix(h, w.ago(c, cl.until), w.ago(c, cl.renewal.Sent), cl.renewal.Given.Len(), cl.renewal.Refused.Len())
 	case cl.phase == holding:
 		h = mix(h, w.ago(c, cl.until))
 	case cl.phase == trying:
@@ -142,7 +152,7 @@ func (w *world) text(b []byte, o order) []byte {
 		}
 	}
 	l := &w.left
-	b = append(b, byte(l.cancels), byte(l.losses), byte(l.late), byte(l.forgets), byte(l.gains), byte(l.backs), byte(l.misses), byte(l.looks))
+	b = append(b, byte(l.cancels), byte(l.losses), byte(l.late), byte(l.restarts), byte(l.gains), byte(l.backs), byte(l.misses))
 	if w.ticks > 0 {
 		b = append(b, byte(w.now))
 	}
@@ -152,7 +162,7 @@ func (w *world) text(b []byte, o order) []byte {
 	for _, i := range o.nodes {
 		n := &w.nodes[i]
 		b = append(b, is[n.holder], byte(w.lasts(n)), byte(n.token), byte(n.token>>8), byte(n.last), byte(n.last>>8), byte(n.ahead))
-		flags(n.admitted)
+		b = binary.LittleEndian.AppendUint16(b, uint16(w.closed(i)))
 	}
 	for _, c := range o.clients {
 		for own := 1 + c*attempts; own < 1+(c+1)*attempts; own++ {
@@ -167,18 +177,11 @@ func (w *world) text(b []byte, o order) []byte {
 			}
 		}
 		for _, n := range o.nodes {
-			m := cl.memory[n]
-			if w.rules.MaxTTL != 0 {
-				b = append(b, byte(w.nodes[n].life)-byte(m.Life))
-				if flags(m.Life == 0, m.Admitted); m.Life != 0 && !m.Admitted {
-					at(m.Since)
-				}
-			}
 			x := &cl.asked[n]
 			b = append(b, byte(x.kind)|byte(bit(x.answered))<<4)
 			if x.answered {
-				flags(x.reply.yes, x.reply.admitted)
-				b = append(b, byte(w.nodes[n].life)-byte(x.reply.life), byte(x.reply.token))
+				flags(x.reply.yes)
+				b = append(b, byte(x.reply.token))
 			}
 		}
 		if cl.phase == trying {
@@ -196,7 +199,7 @@ func (w *world) text(b []byte, o order) []byte {
 		if flags(cl.renewing); cl.renewing {
 			r := &cl.renewal
 			at(r.Sent, r.Valid)
-			b = append(b, byte(r.Phase), set(r.Given), set(r.Counted), set(r.Refused), set(r.Silent), set(r.Asked))
+			b = append(b, byte(r.Phase), set(r.Given), set(r.Refused), set(r.Silent), set(r.Asked))
 		}
 	}
 	return b

@@ -40,9 +40,6 @@ func (w *world) clientSteps(c int, can func(string, func(*world))) {
 	switch {
 	case cl.phase == idle && cl.attempts > 0:
 		can(fmt.Sprintf("client %d asks all nodes", c), func(w *world) { w.begin(c) })
-		if w.left.looks > 0 {
-			can(fmt.Sprintf("client %d hears from all nodes", c), func(w *world) { w.look(c) })
-		}
 	case cl.phase == trying && w.left.cancels > 0:
 		can(fmt.Sprintf("client %d gives up", c), func(w *world) {
 			w.left.cancels--
@@ -56,13 +53,6 @@ func (w *world) clientSteps(c int, can func(string, func(*world))) {
 			can(fmt.Sprintf("client %d asks all nodes to renew", c), func(w *world) { w.renew(c) })
 		}
 	}
-	for n := range nodes {
-		if m := cl.memory[n]; w.rules.MaxTTL != 0 && w.rules.Admit(m, w.at(c)) && m.Life == vote.Life(w.nodes[n].life) {
-			can(fmt.Sprintf("client %d admits node %d", c, n), func(w *world) {
-				w.nodes[n].admitted, w.client[c].memory[n].Admitted = true, true
-			})
-		}
-	}
 }
 
 // begin begins an attempt.
@@ -74,15 +64,6 @@ func (w *world) begin(c int) {
 	cl.attempt = w.rules.Begin(ttl, w.at(c))
 	for n := range nodes {
 		cl.asked[n] = exchange{kind: ask}
-	}
-}
-
-// look has a client learn what all nodes say of their memory.
-func (w *world) look(c int) {
-	w.left.looks--
-	cl := &w.client[c]
-	for n := range nodes {
-		cl.memory[n] = cl.memory[n].Learn(vote.Life(w.nodes[n].life), w.nodes[n].admitted, w.at(c))
 	}
 }
 
@@ -115,7 +96,7 @@ func (w *world) end(c int) {
 	if w.forget(c); !w.strays {
 		w.stray[cl.owner] = 0
 	}
-	*cl = client{attempts: cl.attempts, renewals: cl.renewals, missed: cl.missed, memory: cl.memory}
+	*cl = client{attempts: cl.attempts, renewals: cl.renewals, missed: cl.missed}
 }
 
 // do does what the vote says.
@@ -199,9 +180,6 @@ func (w *world) deliver(c, n int, r reply) {
 	cl := &w.client[c]
 	kind := cl.asked[n].kind
 	cl.asked[n] = exchange{}
-	if kind != renew || !w.blind {
-		cl.memory[n] = cl.memory[n].Learn(vote.Life(r.life), r.admitted, w.at(c))
-	}
 	w.told(c, n, kind, &r)
 }
 
@@ -215,7 +193,7 @@ func (w *world) silence(c, n int) {
 // told is the client's step after an answer, or without one.
 func (w *world) told(c, n int, kind kind, r *reply) {
 	cl, now := &w.client[c], w.at(c)
-	reply := vote.Reply{Answer: vote.Lost, Memory: cl.memory[n]}
+	reply := vote.Reply{Answer: vote.Lost}
 	if r != nil {
 		if reply.Answer, reply.Token = vote.Refused, r.token; r.yes {
 			reply.Answer = vote.Given
@@ -249,7 +227,7 @@ func (w *world) execute(c, n int, kind kind) reply {
 			no.last = max(no.last, cl.attempt.Token)
 		}
 	}
-	r := reply{yes: yes, life: no.life, admitted: no.admitted}
+	r := reply{yes: yes}
 	if yes && kind == ask {
 		r.token = no.token
 	}
@@ -259,7 +237,7 @@ func (w *world) execute(c, n int, kind kind) reply {
 // give gives a node's vote to an owner, if it can.
 func (w *world) give(n int, o owner) bool {
 	no := &w.nodes[n]
-	if no.holder != 0 && no.holder != o {
+	if no.holder != 0 && no.holder != o || no.holder == 0 && !w.opens(n) {
 		return false
 	}
 	if no.holder == 0 && w.rules.Tokens {
@@ -294,11 +272,11 @@ func (w *world) lateSteps(o owner, can func(string, func(*world))) {
 
 // nodeSteps are what can become of a node.
 func (w *world) nodeSteps(n int, can func(string, func(*world))) {
-	if w.left.forgets > 0 {
+	if w.left.restarts > 0 {
 		can(fmt.Sprintf("node %d restarts without its memory", n), func(w *world) {
-			w.left.forgets-- // a request that waits for a connection comes to the new life
-			no := &w.nodes[n]
-			*no = node{life: no.life + 1, ahead: no.ahead}
+			w.left.restarts-- // a request that waits for a connection comes to the new life
+			w.nodes[n] = node{ahead: w.nodes[n].ahead}
+			w.begins(n, w.nodeAt(n))
 		})
 	}
 	if no := &w.nodes[n]; w.idle > 0 && no.holder == 0 && no.last > 0 && w.clock(n)*rate >= int(no.last)+w.idle*rate {
@@ -359,15 +337,6 @@ func (w *world) tidy() {
 		}
 		if cl.phase == holding && cl.until < now && !(cl.renewing && cl.renewal.Phase == vote.Asking) {
 			w.end(c)
-		}
-		if cl.phase == idle && cl.attempts == 0 {
-			cl.memory = [nodes]vote.Memory{}
-		}
-		for i := range cl.memory {
-			m := &cl.memory[i]
-			if m.Since = max(m.Since, ago(past)); m.Admitted || w.rules.MaxTTL == 0 {
-				m.Since = 0
-			}
 		}
 	}
 }

@@ -1,11 +1,11 @@
 // Package quorum explores internal/vote, the decision code of a quorum of nodes, as it ships: a few
 // clients want one name at three nodes. Every request is in flight until its node executes it, in any
 // order, at any time or never, and so is every withdrawal. Clients give up answers, nodes restart with
-// and without their memory, and clocks err, within the bound that vote.Drift allows and beyond it.
+// and without their memory, and clocks err, within the bound that life.Drift allows and beyond it.
 //
 // Time goes by in ticks, for as long as it makes a difference. A TTL is three ticks, the drift that is
-// allowed is a little more than one, so a hold is valid for two, and the delay of a node without memory
-// is five.
+// allowed is a little more than one, so a hold is valid for two, and a node without memory grants nothing
+// for five.
 package quorum_test
 
 import (
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/life"
 	"github.com/holdfastlock/holdfast/internal/test/explore"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
@@ -28,7 +29,7 @@ const (
 	tick = 2 * time.Millisecond
 	ttl  = 3 * tick
 	old  = 3 // ticks after which clients give up; a tick before that it is too late to succeed
-	past = 8 // ticks after which a node that an old attempt may ask counts
+	past = 8 // ticks since the nodes were started
 	rate = 4 // tokens that a node's clock counts in a tick
 )
 
@@ -36,14 +37,13 @@ const (
 type setup struct {
 	clients int
 	rules   vote.Rules
+	forgets bool                // the nodes may forget, and keep the rule of package life
 	start   [nodes]driver.Token // the last token that each node knows of
 	skew    [nodes]int8         // ticks by which the clocks of nodes are ahead at the start
 	clocks  bool                // nodes' tokens are no lower than their clocks
 	idle    int                 // ticks after which a node may forget a token, counted from when its clock has passed it; 0: never
 	jumps   bool                // clocks may err by more than a tick
 	wild    bool                // the same, and P1 is not checked
-	fresh   bool                // no node's life is admitted at the start
-	blind   bool                // the answer to a renewal does not tell the node's life
 	strays  bool                // requests of attempts that have failed still arrive
 	release bool                // holders may release
 	ticks   int                 // how long the world lasts; 0: until nothing changes any more
@@ -58,11 +58,10 @@ type budget struct {
 	cancels  int8 // attempts that are given up before they are decided
 	losses   int8 // requests and answers that never come
 	late     int8 // answers that are on their way for a while
-	forgets  int8 // nodes that restart without
+	restarts int8 // nodes that restart without their memory
 	gains    int8 // ticks that a node's clock gains; each node's gains one at most, unless they jump
 	backs    int8 // times that a node's clock is set back by a tick
 	misses   int8 // ticks that a client's clock misses; each client's misses one at most, unless they jump
-	looks    int8 // times that a client, before its attempts, hears from all nodes
 }
 
 // owner names an attempt, and the hold that came of it. 0: none.
@@ -70,13 +69,12 @@ type owner int8
 
 // node is a store.
 type node struct {
-	holder   owner // who has its vote
-	expires  int   // when the vote ends, by the node's clock
-	token    driver.Token
-	last     driver.Token
-	ahead    int8 // ticks that its clock is ahead of the time
-	life     int8
-	admitted bool
+	holder  owner // who has its vote
+	expires int   // when the vote ends, by the node's clock
+	token   driver.Token
+	last    driver.Token
+	ahead   int8 // ticks that its clock is ahead of the time
+	memory  life.Memory
 }
 
 // kind is what a client asks of a node.
@@ -101,10 +99,8 @@ type exchange struct {
 
 // reply is what a node answers.
 type reply struct {
-	yes      bool // the node has given, renewed or written
-	life     int8
-	admitted bool
-	token    driver.Token
+	yes   bool // the node has given, renewed or written
+	token driver.Token
 }
 
 // phase is what a client does.
@@ -124,7 +120,6 @@ type client struct {
 	renewals int8
 	missed   int8 // ticks that its clock has missed
 	owner    owner
-	memory   [nodes]vote.Memory
 	attempt  vote.Attempt
 	high     [nodes]driver.Token // what votes have brought
 	renewal  vote.Renewal
@@ -150,7 +145,8 @@ type world struct {
 func (s *setup) model() explore.Model[*world, [2]uint64] {
 	w := &world{setup: s, left: s.budget, now: past}
 	for i := range w.nodes {
-		w.nodes[i] = node{life: 1, admitted: !s.fresh, last: s.start[i], ahead: s.skew[i]}
+		w.nodes[i] = node{last: s.start[i], ahead: s.skew[i]}
+		w.begins(i, 0)
 	}
 	for i := range s.clients {
 		w.client[i].attempts, w.client[i].renewals = s.attempts, s.renewals
@@ -189,6 +185,29 @@ func (w *world) at(c int) driver.Instant {
 
 // clock returns the time by a node's clock.
 func (w *world) clock(n int) int { return w.now + int(w.nodes[n].ahead) }
+
+// nodeAt is clock, as an instant.
+func (w *world) nodeAt(n int) driver.Instant {
+	return driver.Instant(w.clock(n)) * driver.Instant(tick)
+}
+
+// present is the life of every node: what it forgets, it forgets with all its memory.
+const present = "life"
+
+// begins makes a node begin its life, which has forgotten nothing since an instant.
+func (w *world) begins(n int, since driver.Instant) {
+	no := &w.nodes[n]
+	no.memory = no.memory.Begin(present, since, w.nodeAt(n), life.Rules{MaxTTL: ttl})
+}
+
+// opens reports whether a node grants.
+func (w *world) opens(n int) bool {
+	closed, begun := w.nodes[n].memory.Closed(present, w.nodeAt(n))
+	if !begun { // its clock was set back
+		w.begins(n, w.nodeAt(n))
+	}
+	return !w.forgets || begun && closed == 0
+}
 
 // believes reports whether a client believes that it holds the name.
 func (w *world) believes(c int) bool {

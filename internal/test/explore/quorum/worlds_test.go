@@ -8,12 +8,10 @@ import (
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// The rules of quorums whose nodes keep their memory, and of those whose nodes may lose it.
+// The rules of quorums without tokens, and with them.
 var (
-	keep        = vote.Rules{Nodes: nodes}
-	keepTokens  = vote.Rules{Nodes: nodes, Tokens: true}
-	loses       = vote.Rules{Nodes: nodes, MaxTTL: ttl}
-	losesTokens = vote.Rules{Nodes: nodes, MaxTTL: ttl, Tokens: true}
+	plain  = vote.Rules{Nodes: nodes}
+	tokens = vote.Rules{Nodes: nodes, Tokens: true}
 )
 
 // uneven is what attempts that failed have left: node 2 knows of higher tokens than the others.
@@ -50,45 +48,43 @@ var released = []string{
 // right are worlds in which nothing is wrong. All of each is explored.
 func right() map[string]*setup {
 	worlds := map[string]*setup{
-		"three clients":       {clients: 3, rules: keep, budget: budget{attempts: 1, losses: 1}},
-		"late answers":        {clients: 2, rules: keep, strays: true, release: true, budget: budget{attempts: 1, late: 2, cancels: 1}},
-		"losses":              {clients: 2, rules: keep, strays: true, release: true, budget: budget{attempts: 1, losses: 2}},
-		"fast nodes":          {clients: 2, rules: keep, budget: budget{attempts: 1, gains: 3, backs: 1}},
-		"slow clients":        {clients: 2, rules: keep, budget: budget{attempts: 1, losses: 1, misses: 2}},
-		"renewals":            {clients: 2, rules: keep, budget: budget{attempts: 1, renewals: 1, gains: 1}},
-		"renewals, losses":    {clients: 2, rules: keep, budget: budget{attempts: 1, renewals: 1, losses: 1}},
-		"lost memory":         {clients: 2, rules: loses, budget: budget{attempts: 1, forgets: 1, looks: 1}},
-		"twice lost":          {clients: 2, rules: loses, budget: budget{attempts: 1, forgets: 2}},
-		"nobody admitted":     {clients: 2, rules: loses, fresh: true, budget: budget{attempts: 1, looks: 1}},
-		"lost, three clients": {clients: 3, rules: loses, budget: budget{attempts: 1, forgets: 1}},
-		"again":               {clients: 2, rules: keep, release: true, budget: budget{attempts: 2}},
+		"three clients":       {clients: 3, rules: plain, budget: budget{attempts: 1, losses: 1}},
+		"late answers":        {clients: 2, rules: plain, strays: true, release: true, budget: budget{attempts: 1, late: 2, cancels: 1}},
+		"losses":              {clients: 2, rules: plain, strays: true, release: true, budget: budget{attempts: 1, losses: 2}},
+		"fast nodes":          {clients: 2, rules: plain, budget: budget{attempts: 1, gains: 3, backs: 1}},
+		"slow clients":        {clients: 2, rules: plain, budget: budget{attempts: 1, losses: 1, misses: 2}},
+		"renewals":            {clients: 2, rules: plain, budget: budget{attempts: 1, renewals: 1, gains: 1}},
+		"renewals, losses":    {clients: 2, rules: plain, budget: budget{attempts: 1, renewals: 1, losses: 1}},
+		"lost memory":         {clients: 2, rules: plain, forgets: true, budget: budget{attempts: 1, restarts: 1, gains: 1}},
+		"twice lost":          {clients: 2, rules: plain, forgets: true, budget: budget{attempts: 1, restarts: 2}},
+		"lost, three clients": {clients: 3, rules: plain, forgets: true, budget: budget{attempts: 1, restarts: 1}},
+		"again":               {clients: 2, rules: plain, release: true, budget: budget{attempts: 2}},
 		"restored votes": {
-			clients: 2, rules: loses, prefix: halfRenewed, budget: budget{attempts: 1, renewals: 2, forgets: 1, gains: 1},
+			clients: 2, rules: plain, forgets: true, prefix: halfRenewed, budget: budget{attempts: 1, renewals: 2, restarts: 1, gains: 1},
 		},
-		"tokens":            {clients: 2, rules: keepTokens, start: uneven, release: true, budget: budget{attempts: 1, losses: 1}},
-		"tokens, one again": {clients: 1, rules: keepTokens, start: uneven, release: true, budget: budget{attempts: 2, losses: 1}},
+		"tokens":            {clients: 2, rules: tokens, start: uneven, release: true, budget: budget{attempts: 1, losses: 1}},
+		"tokens, one again": {clients: 1, rules: tokens, start: uneven, release: true, budget: budget{attempts: 2, losses: 1}},
 		// Nodes that keep their memory give higher and higher tokens, however wrong their clocks are.
 		"tokens, wild clocks": {
-			clients: 2, rules: keepTokens, start: uneven, wild: true, budget: budget{attempts: 1, gains: 2},
+			clients: 2, rules: tokens, start: uneven, wild: true, budget: budget{attempts: 1, gains: 2},
 		},
 		// They forget a name that is idle, when their clocks are well beyond its last token.
 		"tokens of idle names": {
-			clients: 1, rules: keepTokens, clocks: true, skew: [nodes]int8{0, 4, 0}, idle: 3, wild: true, ticks: 7, release: true,
+			clients: 1, rules: tokens, clocks: true, skew: [nodes]int8{0, 4, 0}, idle: 3, wild: true, ticks: 7, release: true,
 			prefix: released, budget: budget{attempts: 2, backs: 2},
 		},
 	}
 	if testserver.Long(false, true) {
 		maps.Copy(worlds, map[string]*setup{
-			"again, losses": {clients: 2, rules: keep, release: true, budget: budget{attempts: 2, losses: 1}},
+			"again, losses": {clients: 2, rules: plain, release: true, budget: budget{attempts: 2, losses: 1}},
 			"restored votes, a gain at any time": {
-				clients: 2, rules: loses, prefix: halfRenewed[:len(halfRenewed)-2],
-				budget: budget{attempts: 1, renewals: 2, forgets: 1, gains: 1},
+				clients: 2, rules: plain, forgets: true, prefix: halfRenewed[:len(halfRenewed)-2],
+				budget: budget{attempts: 1, renewals: 2, restarts: 1, gains: 1},
 			},
-			"two renewals":              {clients: 2, rules: keep, budget: budget{attempts: 1, renewals: 2, gains: 1}},
-			"nobody admitted, two look": {clients: 2, rules: loses, fresh: true, budget: budget{attempts: 1, looks: 2}},
-			"lost memory, a gain":       {clients: 2, rules: loses, budget: budget{attempts: 1, forgets: 1, gains: 1, looks: 1}},
-			"tokens, renewals":          {clients: 2, rules: keepTokens, start: uneven, release: true, budget: budget{attempts: 1, renewals: 1}},
-			"restored in all":           {clients: 2, rules: loses, budget: budget{attempts: 1, renewals: 1, forgets: 1}},
+			"two renewals":          {clients: 2, rules: plain, budget: budget{attempts: 1, renewals: 2, gains: 1}},
+			"lost memory, set back": {clients: 2, rules: plain, forgets: true, budget: budget{attempts: 1, restarts: 1, gains: 1, backs: 1}},
+			"tokens, renewals":      {clients: 2, rules: tokens, start: uneven, release: true, budget: budget{attempts: 1, renewals: 1}},
+			"restored in all":       {clients: 2, rules: plain, forgets: true, budget: budget{attempts: 1, renewals: 1, restarts: 1}},
 		})
 	}
 	return worlds
@@ -103,17 +99,14 @@ type broken struct {
 // wrong are worlds in which something is not as the promises need it.
 func wrong() map[string]*broken {
 	return map[string]*broken{
-		"memory is lost without a delay": {"P1: ", setup{clients: 2, rules: keep, budget: budget{attempts: 1, forgets: 1}}},
-		"the clock of a node jumps":      {"P1: ", setup{clients: 2, rules: keep, jumps: true, budget: budget{attempts: 1, gains: 2}}},
-		"the clock of a client is slow":  {"P1: ", setup{clients: 2, rules: keep, jumps: true, budget: budget{attempts: 1, misses: 2}}},
-		"a renewal does not tell the life of the node": {"P1: ", setup{
-			clients: 2, rules: loses, blind: true, prefix: halfRenewed, budget: budget{attempts: 1, renewals: 2, forgets: 1, gains: 1},
-		}},
+		"memory is lost without a delay": {"P1: ", setup{clients: 2, rules: plain, budget: budget{attempts: 1, restarts: 1}}},
+		"the clock of a node jumps":      {"P1: ", setup{clients: 2, rules: plain, jumps: true, budget: budget{attempts: 1, gains: 2}}},
+		"the clock of a client is slow":  {"P1: ", setup{clients: 2, rules: plain, jumps: true, budget: budget{attempts: 1, misses: 2}}},
 		"tokens are counted, and memory is lost": {"P3: ", setup{
-			clients: 1, rules: losesTokens, start: uneven, release: true, budget: budget{attempts: 2, forgets: 1, looks: 1},
+			clients: 1, rules: tokens, forgets: true, start: uneven, release: true, budget: budget{attempts: 2, restarts: 1},
 		}},
 		"a name is forgotten, and a clock is set back by as much": {"P3: ", setup{
-			clients: 1, rules: keepTokens, clocks: true, skew: [nodes]int8{0, 4, 0}, idle: 2, wild: true, ticks: 8, release: true,
+			clients: 1, rules: tokens, clocks: true, skew: [nodes]int8{0, 4, 0}, idle: 2, wild: true, ticks: 8, release: true,
 			prefix: released, budget: budget{attempts: 2, backs: 2},
 		}},
 	}
@@ -122,10 +115,10 @@ func wrong() map[string]*broken {
 // large is more than can be explored whole: random ways go through it.
 func large() map[string]*setup {
 	return map[string]*setup{
-		"everything, nodes that lose their memory": {clients: 3, rules: loses, strays: true, release: true, budget: budget{
-			attempts: 2, renewals: 4, cancels: 1, losses: 3, late: 3, forgets: 3, gains: 2, backs: 1, looks: 1,
+		"everything, nodes that lose their memory": {clients: 3, rules: plain, forgets: true, strays: true, release: true, budget: budget{
+			attempts: 2, renewals: 4, cancels: 1, losses: 3, late: 3, restarts: 3, gains: 2, backs: 1,
 		}},
-		"everything, nodes that keep it": {clients: 3, rules: keepTokens, start: uneven, strays: true, release: true, budget: budget{
+		"everything, nodes that keep it": {clients: 3, rules: tokens, start: uneven, strays: true, release: true, budget: budget{
 			attempts: 2, renewals: 3, cancels: 1, losses: 3, late: 3, misses: 2,
 		}},
 	}

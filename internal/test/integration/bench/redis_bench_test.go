@@ -20,9 +20,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
-	"github.com/holdfastlock/holdfast/quorum"
 )
 
 // These alternate between ways to do the same thing, so that other load of the machine hits all alike, and
@@ -162,20 +160,9 @@ func BenchmarkRedlock(b *testing.B) {
 	for range 5 {
 		addresses = append(addresses, testserver.StartRedis(b, testserver.RedisOptions{}).Addr)
 	}
-	u, err := driver.ParseURL("redlock://" + strings.Join(addresses, ","))
-	if err != nil {
-		b.Fatal(err)
-	}
-	d, err := driver.Open(b.Context(), u)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := errors.Join(quorum.Init(b.Context(), d), d.Close()); err != nil {
-		b.Fatal(err)
-	}
 	clients := map[string][]locker{}
 	for range 8 {
-		ours, err := openHoldfast(b.Context(), u.String())
+		ours, err := openHoldfast(b.Context(), "redlock://"+strings.Join(addresses, ","))
 		if err != nil {
 			b.Fatal(err)
 		}

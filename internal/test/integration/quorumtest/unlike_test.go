@@ -63,7 +63,7 @@ func TestUnlikeStores(t *testing.T) {
 	redis := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	etcd := testserver.StartEtcd(t, testserver.EtcdOptions{})
 	postgres := testserver.StartPostgres(t)
-	urls := []string{"redis://" + redis.Addr, "etcd://" + etcd.Addrs(), postgres.URL("postgres")}
+	urls := []string{"redis://" + redis.Addr + "?hf.forget=go", "etcd://" + etcd.Addrs(), postgres.URL("postgres")}
 	var inside, turns atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
