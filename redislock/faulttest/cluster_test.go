@@ -26,7 +26,7 @@ func TestClusterFailover(t *testing.T) {
 	for _, r := range servers.Servers[:3] {
 		r.AwaitReplicas(1)
 	}
-	h := faults.Harness{URL: func(string) string { return clusterURL(servers) + "?hf.replicas=1" }}
+	h := faults.Harness{URL: func(string) string { return clusterURL(servers) + "?hf.forget=go&hf.replicas=1" }}
 	for i, f := range []struct {
 		name      string
 		end, back func(*testserver.Redis)

@@ -37,7 +37,7 @@ func TestRights(t *testing.T) {
 	t.Run("sentinel", func(t *testing.T) {
 		s := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
 		grant(t, s.Servers, "+role")
-		raw := "redis+sentinel://app:s3cret@" + s.Addrs() + "/" + testserver.PrimaryName
+		raw := "redis+sentinel://app:s3cret@" + s.Addrs() + "/" + testserver.PrimaryName + "?" + remembers
 		uses(t, raw)
 		before := s.Primary()
 		s.Failover()

@@ -144,7 +144,7 @@ func TestSentinelFailover(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			d.TB = t
 			before := d.primary()
-			h := faults.Harness{URL: func(string) string { return sentinelURL(d.sentinels) + "?hf.replicas=" + f.replicas }}
+			h := faults.Harness{URL: func(string) string { return sentinelURL(d.sentinels) + "?hf.forget=go&hf.replicas=" + f.replicas }}
 			faults.Under(t, h, "", failoverTTL, func() {
 				f.begin(before)
 				now := d.at(d.sentinels.AwaitPrimary(before.seen).Addr)
