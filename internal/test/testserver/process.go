@@ -193,6 +193,7 @@ func (p *process) end(s syscall.Signal) {
 		return
 	}
 	if s == syscall.SIGKILL {
+		p.cmd.Process.Signal(syscall.SIGSTOP) // it starts no more of them
 		for _, child := range p.children() {
 			syscall.Kill(child, s)
 		}
