@@ -17,6 +17,8 @@
 //	hf.layout=redisson  locks that Go and Java share, on the keys of Redisson; a mutex is an RLock, or
 //	                    with hf.redisson=fair, fenced or spin an RFairLock, RFencedLock or RSpinLock
 //	hf.replicas=N    a grant or a renewal counts when N replicas have acknowledged it
+//	hf.maxttl=30s    the longest TTL, and how long a server that may have forgotten holds grants nothing
+//	hf.forget=go     such a server grants at once
 //
 // and with TLS, where the server proves its name by a certificate that the system trusts:
 //
