@@ -7,7 +7,8 @@
 // A test without subtests counts. One with subtests counts only if it failed by itself. A package that
 // fails without a failed test, such as one that does not build, counts as a failed test. A test that
 // failed and then passed is flaky. It counts as passed, unless its failure spoke of a broken promise
-// that costs money: P1, P3 or a lost update. Then it counts as failed, whatever a second run said.
+// that costs money: P1, P3 or a lost update, or its process was killed, so that the tests behind it did not run. Then it
+// counts as failed, whatever a second run said.
 //
 // The exit code is 0 if no test failed and at least one passed.
 package main
@@ -116,6 +117,7 @@ func (s suite) add(e event) {
 		t.running, t.last = false, e.Action
 		if e.Test == "" {
 			s.took[e.Package] += e.Elapsed
+			s.cut(e.Package)
 		}
 		if e.Action == "fail" {
 			t.failures++
@@ -125,6 +127,16 @@ func (s suite) add(e event) {
 			for _, above := range s.above(key) {
 				above.failedWithin = true
 			}
+		}
+	}
+}
+
+// cut makes the failures of tests grave that have not ended when their package has.
+func (s suite) cut(pkg string) {
+	for key, t := range s.tests {
+		if key[0] == pkg && key[1] != "" && t.running {
+			t.failures++
+			t.graves++
 		}
 	}
 }

@@ -28,6 +28,7 @@ func TestSummary(t *testing.T) {
 		"one skips":      {run("TestA", "", "pass") + run("TestB", "", "skip") + passes, "1 passed, 0 failed, 1 skipped", true},
 		"none":           {passes, "0 passed, 0 failed, 0 skipped", false},
 		"does not end":   {`{"Action":"run","Package":"p","Test":"TestA"}` + "\n" + fails, "0 passed, 1 failed, 0 skipped", false},
+		"killed":         {`{"Action":"run","Package":"p","Test":"TestA"}` + "\n" + fails + run("TestA", "", "pass") + passes, "0 passed, 1 failed, 0 skipped", false},
 		"does not build": {fails, "0 passed, 1 failed, 0 skipped", false},
 		"noise":          {"go: downloading\n" + run("TestA", "", "pass") + passes, "1 passed, 0 failed, 0 skipped", true},
 		"flaky":          {run("TestA", "P7: late", "fail") + fails + run("TestA", "", "pass") + passes, "1 passed, 0 failed, 0 skipped", true},
