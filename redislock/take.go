@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // micros is a duration for the scripts, in microseconds, rounded up: the server
@@ -78,6 +79,13 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	return c.counted(ctx, c, g, reply.short)
 }
 
+// How often a life is begun for a request, and the pause before each time but the first: while a slot moves, the table of
+// the cluster's slots is old for a moment.
+const (
+	liveTries = 5
+	livePause = 100 * time.Millisecond
+)
+
 // takeBy runs a script that takes a hold of that TTL, and returns when the request was sent that the reply answers. A
 // server that has not begun its life begins it, and is asked again.
 func (c *link) takeBy(ctx context.Context, s *script, command Command, ttl time.Duration) (reply answer, sent driver.Instant, err error) {
@@ -91,7 +99,7 @@ func (c *link) takeBy(ctx context.Context, s *script, command Command, ttl time.
 			return reply, sent, nil
 		}
 		err := errLives
-		if try == 0 {
+		if try == 0 || try < liveTries && pause.Sleep(ctx, livePause) {
 			err = c.live(ctx, &command)
 		}
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // TestHistories runs random histories of a few clients and of a crowd, a connection each, while the server is paused,
 // killed and restarted, and clients are cut off, again and again. It keeps on disk what it has acknowledged, so all
-// promises hold.
+// promises hold, also without the wait after a restart (hf.forget=go).
 func TestHistories(t *testing.T) {
 	for clients, operations := range map[int]int{4: testserver.Long(20_000, 60_000), 64: testserver.Long(4_000, 20_000)} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) { histories(t, clients, operations) })
@@ -30,7 +30,9 @@ func histories(t *testing.T, clients, operations int) {
 	proxy := chaos.StartProxy(t, r.Addr)
 	injector := faults.StartInjector(t, r, proxy, time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
-		Open: func(t testing.TB) driver.Driver { return faults.OpenDriver(t, parse(t, url(proxy.Addr))) },
+		Open: func(t testing.TB) driver.Driver {
+			return faults.OpenDriver(t, parse(t, url(proxy.Addr)+"?hf.forget=go"))
+		},
 		// Some of these are the withdrawals of others.
 		Operations:   operations,
 		Clients:      clients,
