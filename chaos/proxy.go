@@ -165,7 +165,7 @@ type link struct {
 }
 
 // maxSent is how much of what a client sends is kept for rules.
-const maxSent = 4096
+const maxSent = 16 << 10
 
 // piece is what was read at once.
 type piece struct {

@@ -46,7 +46,7 @@ func TestSubscriptionMoves(t *testing.T) {
 		return n
 	}
 	for i := range 60 {
-		req := driver.Request{Name: fmt.Sprint("moves/", i), Owner: fmt.Sprint("holder", i), TTL: time.Minute}
+		req := driver.Request{Name: fmt.Sprint("moves/", i), Owner: fmt.Sprint("holder", i), TTL: 20 * time.Second}
 		held, err := holder.Try(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)

@@ -54,7 +54,7 @@ func TestFullMemory(t *testing.T) {
 			}
 			admin.do(t, "CONFIG", "SET", "maxmemory", "1")
 
-			fresh := driver.Request{Name: "fresh", Owner: "BBBBBBBBBBBBBBBBBBBBBBBBBB", TTL: time.Minute}
+			fresh := driver.Request{Name: "fresh", Owner: "BBBBBBBBBBBBBBBBBBBBBBBBBB", TTL: 20 * time.Second}
 			if _, err := d.Try(t.Context(), fresh); err == nil || errors.Is(err, driver.ErrUncertain) {
 				t.Errorf("a new hold: %v", err)
 			}
@@ -114,7 +114,7 @@ func TestOwnNames(t *testing.T) {
 			prefix = o.Prefix
 		}
 		for _, name := range []string{prefix + ":{victim}:setnx", prefix + ":store"} {
-			r := driver.Request{Name: name, Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA", TTL: time.Minute}
+			r := driver.Request{Name: name, Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA", TTL: 20 * time.Second}
 			_, err := d.Try(t.Context(), r)
 			if err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "begins with "+prefix) {
 				t.Errorf("%s: the name %s: %v", o.Layout, name, err)

@@ -53,7 +53,7 @@ func TestUnacknowledgedThenGranted(t *testing.T) {
 	}
 	defer d.Close()
 	ask := d.(driver.Queuer).Enqueue
-	request := driver.Request{Name: "orders/42", Owner: "a", TTL: time.Minute}
+	request := driver.Request{Name: "orders/42", Owner: "a", TTL: 20 * time.Second}
 	net.short, net.late = true, true
 	_, err = ask(t.Context(), request)
 	if short := (*UnacknowledgedError)(nil); !errors.As(err, &short) || !driver.Gone(err) {

@@ -90,7 +90,7 @@ func TestNothingIsKept(t *testing.T) {
 	a, b := open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil)
 	release := func(c *client, g driver.Grant) { testserver.Must(t, c.Release(t.Context(), []driver.Grant{g})...) }
 	for i := range 2000 {
-		r := driver.Request{Name: fmt.Sprint("many/", i), Owner: fmt.Sprint("a", i), TTL: time.Minute}
+		r := driver.Request{Name: fmt.Sprint("many/", i), Owner: fmt.Sprint("a", i), TTL: 20 * time.Second}
 		held, err := a.Try(t.Context(), r)
 		testserver.Must(t, err)
 		r.Owner = fmt.Sprint("b", i)
