@@ -171,7 +171,19 @@ func TestNoVoteLeft(t *testing.T) {
 		d.Close()
 	}
 	w.wires[1].HoldReplies()
-	if _, err := w.driver.Try(t.Context(), request("b")); !errors.Is(err, driver.ErrHeld) {
+	for _, wire := range w.wires[2:] {
+		wire.HoldRequests()
+	}
+	refused := make(chan error)
+	go func() {
+		_, err := w.driver.Try(t.Context(), request("b"))
+		refused <- err
+	}()
+	w.votes("b", 2)
+	for _, wire := range w.wires[2:] {
+		wire.ReleaseRequests()
+	}
+	if err := <-refused; !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Try of a held name: %v, want ErrHeld", err)
 	}
 	w.votes("b", 1) // at node 0 it is withdrawn; node 1 has given it, and nobody knows
