@@ -6,4 +6,4 @@ local owner, ttl, delay, note = string.match(fields[3], '^h:([^ ]*) (%d+) (%d+) 
 if not owner or owner == string.match(ARGV[1], '^h:([^ ]*)') then return false end
 local rest = fields[4] + ttl - now
 if rest <= 0 then return false end
-return {1, 0, rest + delay, note, tonumber(fields[2]), 0}
+return {1, 0, math.max(rest + delay, closed), note, tonumber(fields[2]), 0, closed}
