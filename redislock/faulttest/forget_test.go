@@ -290,8 +290,11 @@ func contend([]string) error {
 	runtime.GOMAXPROCS(1) // there are two hundred
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		c, err := holdfast.Open(context.Background(), in.Text())
-		for ; err != nil; c, err = holdfast.Open(context.Background(), in.Text()) { // the machine is busy
-			fmt.Fprintln(os.Stderr, err)
+		for end := time.Now().Add(time.Minute); err != nil; c, err = holdfast.Open(context.Background(), in.Text()) {
+			if time.Now().After(end) {
+				return err
+			}
+			time.Sleep(200 * time.Millisecond) // the machine is busy
 		}
 		fmt.Println("opened")
 		in.Scan()
