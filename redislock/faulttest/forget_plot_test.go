@@ -84,7 +84,7 @@ func plot(all map[string][]failure) string {
 		title                     string
 		figure, left, width, most int
 	}{
-		{"seconds until it answers (grey), and grants", grants, left, 310, 20},
+		{"seconds until it answers (grey), and grants", grants, left, 310, 24},
 		{"names with two holders", doubled, left + 340, 110, 100},
 		{"holders that have lost", losses, left + 490, 110, 100},
 	} {
