@@ -7,6 +7,8 @@ package faulttest
 import (
 	"net"
 	neturl "net/url"
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
@@ -14,7 +16,12 @@ import (
 	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
-func TestMain(m *testing.M) { faults.Main(m) }
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, contender) {
+		testserver.Play(map[string]func([]string) error{contender: contend})
+	}
+	faults.Main(m)
+}
 
 func url(addr string) string { return "redis://" + addr }
 
