@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -41,7 +40,7 @@ type record struct {
 	began       driver.Instant          // when it was asked for, and of a hold when it was granted: not before it was
 	trusted     driver.Instant          // until when a hold lasts unless it is renewed
 	until       driver.Instant          // how long the key stays unless it is renewed or confirmed; 0: not limited
-	n           int32                   // of the key: see layout.key
+	n           int32                   // of the key: see Layout.Key
 	asks        int16                   // requests to put or confirm it that are under way
 	state       state
 	claim       bool // a hold on the lease of places
@@ -69,6 +68,13 @@ func (x index) all() iter.Seq[*record] {
 	}
 }
 
+// call is one call that asks for a hold, or waits for it, with its owner's record.
+type call struct {
+	c   *client
+	r   *record
+	req *driver.Request
+}
+
 // maxReads is how often a Try reads the name because a key was put in between. Then it is refused.
 const maxReads = 4
 
@@ -82,33 +88,26 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	g, err := c.try(ctx, req)
-	if now := c.clock.Now(); err == nil && outlasts(&req, now, now) { // before its holder begins
-		if g, err = c.collect(ctx, g); err != nil && !driver.Gone(err) {
-			return driver.Grant{Request: req}, driver.Uncertain(err)
-		}
-	}
-	return g, err
+	g, err := c.try(ctx, &req)
+	return c.begun(ctx, g, err)
 }
 
-func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (c *client) try(ctx context.Context, req *driver.Request) (driver.Grant, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	r := c.reserve(&req)
-	defer c.unreserve(r)
-	state, again := c.stateOf(r)
+	a, state, again := c.reserve(req)
+	defer c.unreserve(a.r)
 	if state == leaving {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
-	key, dir, text := c.key(r), c.layout.Dir(req.Name), c.text(r, &req)
-	limit := c.layout.Fewest(&req)
+	key, text, limit := c.key(a.r), a.text(), c.layout.Fewest(req)
 	if again {
 		limit = 0 // its own key is to be found
 	}
 	for seen, round := int64(0), 0; round < maxReads; round++ {
 		sent := c.clock.Now()
 		// A hold that nobody renews lasts almost its whole TTL from here.
-		s, err := c.session(ctx, holdSeconds(&req), sent.Add(-req.TTL/16))
+		s, err := c.session(ctx, holdSeconds(req), sent.Add(-req.TTL/16))
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -118,19 +117,14 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			continue // refused for certain, so it may be asked again
 		}
 		if err != nil {
-			return c.unanswered(r, &req, s, sent, err)
+			return a.unanswered(s, sent, err)
 		}
 		if resp.Succeeded {
-			return c.grant(r, &req, s, resp.Header.Revision), nil
+			return a.grant(s, resp.Header.Revision), nil
 		}
-		in := c.layout.ReadInUse(dir, resp.Responses)
-		if in.Newest <= seen && !in.More {
-			return driver.Grant{}, driver.ErrNotHeld // nothing is newer: it was withdrawn before it arrived
-		}
-		if e := table.Find(in.Entries, req.Owner, key); e != nil {
-			return c.adopt(ctx, r, &req, e)
-		}
-		if err := in.Refusal(&c.layout, &req); err != nil {
+		if own, err := c.layout.NotTaken(req, key, seen, resp); own != nil {
+			return a.adopt(ctx, own.Created)
+		} else if err != nil {
 			return driver.Grant{}, err
 		}
 		seen = resp.Header.Revision
@@ -146,31 +140,32 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	r := c.reserve(&req)
-	defer c.unreserve(r)
-	switch state, _ := c.stateOf(r); state {
+	g, err := c.enqueue(ctx, &req)
+	return c.begun(ctx, g, err)
+}
+
+func (c *client) enqueue(ctx context.Context, req *driver.Request) (driver.Grant, error) {
+	a, state, _ := c.reserve(req)
+	defer c.unreserve(a.r)
+	switch state {
 	case leaving:
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
 	case held:
-		return c.collect(ctx, c.granted(r, &req))
+		return a.granted(), nil
 	case queued:
-		g, err := c.confirm(ctx, r, &req)
+		g, err := a.confirm(ctx)
 		if !errors.Is(err, errGone) {
 			return g, err
 		}
-		r = c.reserve(&req)
-		defer c.unreserve(r)
+		a, _, _ = c.reserve(req)
+		defer c.unreserve(a.r)
 	}
-	return c.line(ctx, r, &req)
+	return a.line(ctx)
 }
 
-// line takes a place at the end of the queue, unless the owner has a key, or a tombstone. What was before the place is
-// read in the same transaction.
-func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	key, dir := c.key(r), c.layout.Dir(req.Name)
-	absent := func(key string) *etcdserverpb.Compare {
-		return table.CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, 0)
-	}
+// line takes a place at the end of the queue, unless the owner has a key, or a tombstone.
+func (a call) line(ctx context.Context) (driver.Grant, error) {
+	c, key, text := a.c, a.c.key(a.r), a.text()
 	for {
 		sent := c.clock.Now()
 		s, err := c.session(ctx, c.minSeconds, sent.Add(-pulse(c.minSeconds)))
@@ -178,33 +173,26 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			return driver.Grant{}, err
 		}
 		stop := s.beating(ctx)
-		resp, err := c.main.txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{absent(c.layout.Tombstone(req.Owner)), absent(key)},
-			Success: append(c.layout.GetInUse(req), table.PutOp([]byte(key), c.text(r, req), s.id)),
-			Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(key), nil, 0)},
-		})
+		resp, err := c.main.txn(ctx, c.layout.Place(a.req, key, text, s.id))
 		stop()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			c.end(s)
 			continue // refused for certain, so it may be asked again
 		case err != nil:
-			return c.unanswered(r, req, s, sent, err)
+			return a.unanswered(s, sent, err)
 		case !resp.Succeeded:
-			own := c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
-			if e := table.Find(own, req.Owner, key); e != nil {
-				return c.adopt(ctx, r, req, e)
+			own, err := c.layout.NotPlaced(a.req, key, resp)
+			if own != nil {
+				return a.adopt(ctx, own.Created)
 			}
-			if len(own) > 0 {
-				return driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
-			}
-			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+			return driver.Grant{}, err
 		}
-		in, created := c.layout.ReadInUse(dir, resp.Responses), resp.Header.Revision
-		if err := c.layout.Mismatch(req, in.Entries); err != nil {
-			return c.takeBack(ctx, r, req, s, sent, created, err)
+		v, others, err := c.layout.Placed(a.req, resp)
+		if err != nil {
+			return a.takeBack(ctx, s, sent, v.Rev, err)
 		}
-		return c.placed(ctx, r, req, s, created, in.Before(req, created), s.sentBefore(sent), in.Entries)
+		return a.placed(s, v.Rev, v, s.sentBefore(sent), others)
 	}
 }
 
@@ -214,33 +202,26 @@ var errGone = errors.New("the key is gone")
 // takeBack takes a key back that is no use, and returns why. If that gets no answer, it may arrive late. An owner
 // that asked again would get the same key as its hold, which the late request would then end (P1). So the owner is
 // refused from then on: package holdfast withdraws it, and asks under another.
-func (c *client) takeBack(
-	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
-) (driver.Grant, error) {
-	_, err := c.main.txn(ctx, table.Remove([]table.Removal{{Key: c.key(r), Created: created}}, 0))
+func (a call) takeBack(ctx context.Context, s *session, sent driver.Instant, created int64, why error) (driver.Grant, error) {
+	_, err := a.c.main.txn(ctx, table.Remove([]table.Removal{{Key: a.c.key(a.r), Created: created}}, 0))
 	if err == nil {
 		return driver.Grant{}, why
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.doubtLocked(r, req, s, sent); r.state == doubtful {
-		r.state = leaving
-	}
-	return driver.Grant{Request: *req}, driver.Uncertain(err)
+	return a.uncertain(s, sent, leaving, err)
 }
 
-// adopt takes over a key of the owner of which this client did not know for sure: an answer
-// was lost. It is confirmed like a place, on the lease that it was put on.
-func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry) (driver.Grant, error) {
-	s := r.session.Load()
-	if e.Key != c.key(r) || s == nil {
-		return driver.Grant{}, c.layout.HeldError(req, []table.Entry{*e}) // of the same owner, but of another client
+// adopt takes over a key of the owner of which this client did not know for sure: an answer was lost. It is confirmed like
+// a place, on the lease that it was put on.
+func (a call) adopt(ctx context.Context, created int64) (driver.Grant, error) {
+	s := a.r.session.Load()
+	if s == nil { // the key is of another request
+		return driver.Grant{}, &driver.HeldError{Name: a.req.Name}
 	}
-	c.mu.Lock()
-	r.state = queued
-	r.putLocked(s, e.Created)
-	c.mu.Unlock()
-	g, err := c.confirm(ctx, r, req)
+	a.c.mu.Lock()
+	a.r.state = queued
+	a.r.putLocked(s, created)
+	a.c.mu.Unlock()
+	g, err := a.confirm(ctx)
 	if errors.Is(err, errGone) {
 		err = driver.ErrNotHeld
 	}
@@ -248,7 +229,8 @@ func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *t
 }
 
 // confirm gives a place's sign of life, and reads whether it has become a hold.
-func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+func (a call) confirm(ctx context.Context) (driver.Grant, error) {
+	c, r := a.c, a.r
 	sent, s := c.clock.Now(), r.session.Load()
 	since, err := s.refresh(ctx, sent.Add(-min(s.pulse(), c.caps.Poll))) // a claim counts from there
 	if errors.Is(err, errOver) {
@@ -263,20 +245,19 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 		last = r.place.view
 	}
 	c.mu.Unlock()
-	v, err := c.look(ctx, r, req, last, 0, true)
+	v, err := a.look(ctx, last, 0, true)
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
 	}
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return c.placed(ctx, r, req, s, r.created, v, min(sent, since), v.Entries)
+	return a.placed(s, r.created, v, min(sent, since), v.Entries)
 }
 
 // placed notes a place that was confirmed by a request sent then, and returns the grant if nothing is before it.
-func (c *client) placed(
-	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v table.View, sent driver.Instant, others []table.Entry,
-) (driver.Grant, error) {
+func (a call) placed(s *session, created int64, v table.View, sent driver.Instant, others []table.Entry) (driver.Grant, error) {
+	c, r := a.c, a.r
 	c.mu.Lock()
 	r.state = queued
 	r.putLocked(s, created)
@@ -288,13 +269,13 @@ func (c *client) placed(
 	r.place.view = v
 	c.expireAtLocked(r, sent.Add(c.caps.PlaceLife(v.Ahead)))
 	c.mu.Unlock()
-	if v.Free(req) {
-		return c.claimed(ctx, r, req, v.Behind)
+	if v.Free(a.req) {
+		return a.claimed(v.Behind)
 	}
 	if v.More && len(others) < v.Ahead {
 		others = nil // the first of them is not known to be the holder
 	}
-	held := c.layout.HeldError(req, others)
+	held := c.layout.HeldError(a.req, others)
 	held.Ahead = v.Ahead
 	return driver.Grant{}, held
 }
@@ -308,83 +289,65 @@ func (c *client) claimLasts(r *record, req *driver.Request) time.Duration {
 // store begins when a place comes to be a hold, so it counts from the sending of whatever kept that lease alive last
 // (P1). Behind says that others were in the queue behind the place when the store was last asked what is before it;
 // that may be as long ago as the last hold before this one lasted, and nothing more is asked to know it better.
-func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, behind bool) (driver.Grant, error) {
-	c.mu.Lock()
-	if r.state != queued || r.session.Load().over {
-		c.mu.Unlock()
+func (a call) claimed(behind bool) (driver.Grant, error) {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	if a.r.state != queued || a.r.session.Load().over {
 		return driver.Grant{}, driver.ErrHeld
 	}
-	g := c.beginLocked(r, req, c.claimLasts(r, req), 0)
-	r.claim, g.Claim = true, true
-	c.mu.Unlock()
-	var err error
-	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
-		// The lease of places knows no lock-delay, and no minimum hold.
-		g, err = c.collect(ctx, c.granted(r, req))
-	}
-	g.Contended = behind
-	return g, err
+	g := a.beginLocked(a.c.claimLasts(a.r, a.req), 0)
+	a.r.claim, g.Claim, g.Contended = true, true, behind
+	return g, nil
 }
 
 // look returns what is before a place, as it was at that revision or later, or as it is now if that is 0; and ErrHeld
-// if the place is gone. Check says that all that was in the way may still be there, which costs less to ask for.
-func (c *client) look(ctx context.Context, r *record, req *driver.Request, last table.View, since int64, check bool) (table.View, error) {
+// if the place is gone. Check says that all that was in the way may still be there, which costs less to ask for. The
+// member asked answers by itself if it has come as far as since: what a majority has agreed on it must not ask again.
+func (a call) look(ctx context.Context, last table.View, since int64, check bool) (table.View, error) {
+	c, key, created := a.c, a.c.key(a.r), a.r.created
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	defer r.session.Load().beating(ctx)()
-	if check && len(last.Entries) > 0 && req.Mode == driver.Exclusive {
-		if v, ok, err := c.still(ctx, r, last, since); ok || err != nil {
-			return v, err
+	defer a.r.session.Load().beating(ctx)()
+	if check && len(last.Entries) > 0 && a.req.Mode == driver.Exclusive {
+		resp, err := c.main.txn(ctx, c.layout.Still(a.req.Name, key, created, &last))
+		if err != nil {
+			return table.View{}, err
+		}
+		if resp.Succeeded && resp.Header.Revision >= since {
+			return last.Still(resp), nil
 		}
 	}
-	return c.readView(ctx, r, req, since)
-}
-
-// still returns the view of an exclusive request's place if all that it has in the way is still there. To etcd that
-// is little work however many wait, while a read goes through all keys of the name. Entries before the place only go,
-// so nothing has come in between. The member asked answers by itself.
-func (c *client) still(ctx context.Context, r *record, v table.View, since int64) (table.View, bool, error) {
-	txn := &etcdserverpb.TxnRequest{}
-	for _, e := range append([]table.Entry{{Key: c.key(r), Created: r.created}}, v.Entries...) {
-		txn.Compare = append(txn.Compare, table.CompareCreated([]byte(e.Key), nil, etcdserverpb.Compare_EQUAL, e.Created))
-	}
-	// Others may have come since: who is next tells its client whether (driver.Grant.Contended).
-	counts := !v.More && !c.layout.Stock
-	if counts {
-		count := table.Read(c.layout.Dir(r.name))
-		count.CountOnly, count.Serializable = true, true
-		txn.Success = []*etcdserverpb.RequestOp{table.Op(count)}
-	}
-	resp, err := c.main.txn(ctx, txn)
-	if err != nil || !resp.Succeeded || resp.Header.Revision < since {
-		return v, false, err
-	}
-	if counts {
-		v.Behind = resp.Responses[0].GetResponseRange().GetCount() > int64(len(v.Entries)+1)
-	}
-	v.Rev = max(v.Rev, resp.Header.Revision)
-	return v, true, nil
-}
-
-// readView reads what is before a place. The member asked answers by itself if it has come as
-// far as since: what a majority has agreed on it must not ask again.
-func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (table.View, error) {
-	ask := c.layout.GetBefore(req, r.created)
+	ask := c.layout.GetBefore(a.req, created)
 	for ask.Serializable = since > 0; ; ask.Serializable = false {
 		read, err := c.main.get(ctx, ask)
 		if err != nil {
 			return table.View{}, err
 		}
-		v, own := c.layout.Before(req, c.key(r), r.created, read)
-		if ask.Serializable && v.Rev < max(since, r.created) {
+		v, own := c.layout.Before(a.req, key, created, read)
+		switch {
+		case ask.Serializable && v.Rev < max(since, created):
 			continue
-		}
-		if !own {
-			c.forget(r, c.forgetLocked)
+		case !own:
+			c.forget(a.r, c.forgetLocked)
 			return v, driver.ErrHeld
 		}
 		return v, nil
 	}
+}
+
+// begun returns a grant for its holder to begin with. It is renewed before if its owner has had the hold already, or if its
+// key is not on the lease that it needs: that of places knows no lock-delay, and none of many holds a minimum hold.
+func (c *client) begun(ctx context.Context, g driver.Grant, err error) (driver.Grant, error) {
+	now := c.clock.Now()
+	if err != nil || g.Valid != 0 && !(g.Claim && g.LockDelay > 0) && !outlasts(&g.Request, now, now) {
+		return g, err
+	}
+	renewed, err := c.collect(ctx, g)
+	if err != nil && !driver.Gone(err) {
+		return driver.Grant{Request: g.Request}, driver.Uncertain(err)
+	}
+	renewed.Claim = false
+	return renewed, err
 }
 
 // collect returns a hold that its owner has already, renewed.
@@ -415,9 +378,9 @@ func (c *client) addLocked(r *record) {
 	c.most = max(c.most, len(c.records))
 }
 
-// reserve returns the owner's record, made if there is none, with a key that
-// nobody else of this client uses. Unreserve ends the request that it is for.
-func (c *client) reserve(req *driver.Request) *record {
+// reserve begins a call. The owner's record is made if there is none, with a key that nobody else of this client uses.
+// It returns what the key is, and whether an earlier request may have put it. Unreserve ends the call.
+func (c *client) reserve(req *driver.Request) (a call, s state, mayBeThere bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.recordLocked(req.Name, req.Owner)
@@ -429,7 +392,7 @@ func (c *client) reserve(req *driver.Request) *record {
 		c.addLocked(r)
 	}
 	r.asks++
-	return r
+	return call{c, r, req}, r.state, r.state != asking || r.asks > 1
 }
 
 func (c *client) unreserve(r *record) {
@@ -440,40 +403,33 @@ func (c *client) unreserve(r *record) {
 	}
 }
 
-// stateOf returns what a record's key is, and whether an earlier request may have put it.
-func (c *client) stateOf(r *record) (s state, mayBeThere bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return r.state, r.state != asking || r.asks > 1
-}
-
-// grant notes a hold whose key is on its session's lease, and returns it. It is
-// trusted from the sending of the request that last kept the lease alive.
-func (c *client) grant(r *record, req *driver.Request, s *session, created int64) driver.Grant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.putLocked(s, created)
-	return c.beginLocked(r, req, req.TTL, req.LockDelay)
+// grant notes a hold whose key is on its session's lease, and returns it. It is trusted from the sending of the request
+// that last kept the lease alive.
+func (a call) grant(s *session, created int64) driver.Grant {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	a.r.putLocked(s, created)
+	return a.beginLocked(a.req.TTL, a.req.LockDelay)
 }
 
 // beginLocked begins a hold whose create revision and session its record has. Its key stays for the delay after that.
-func (c *client) beginLocked(r *record, req *driver.Request, lasts, delay time.Duration) driver.Grant {
+func (a call) beginLocked(lasts, delay time.Duration) driver.Grant {
+	c, r := a.c, a.r
 	r.place = nil
 	since := r.session.Load().since
 	r.state, r.claim, r.began = held, false, c.clock.Now()
 	r.trusted = since.Add(lasts)
 	c.expireAtLocked(r, r.trusted.Add(delay))
-	g := c.granted(r, req)
+	g := a.granted()
 	g.Since, g.Valid = since, lasts
 	return g
 }
 
-// granted returns the grant of a hold, but for its time. All tokens of a create revision
-// are the hold's; the grant has as many as were asked for.
-func (c *client) granted(r *record, req *driver.Request) driver.Grant {
-	return driver.Grant{
-		Request: *req, Token: c.layout.Token(r.created), Block: min(max(req.Tokens, 1), c.layout.Block()), Handle: r,
-	}
+// granted returns the grant of a hold, but for its time. All tokens of a create revision are the hold's; the grant has as
+// many as were asked for.
+func (a call) granted() driver.Grant {
+	token, block := a.c.layout.Token(a.r.created), min(max(a.req.Tokens, 1), a.c.layout.Block())
+	return driver.Grant{Request: *a.req, Token: token, Block: block, Handle: a.r}
 }
 
 // putLocked notes where a record's key is, and when it was created. Those who confirm the same place together all
@@ -485,34 +441,35 @@ func (r *record) putLocked(s *session, created int64) {
 	}
 }
 
-// unanswered returns the error of a request to put a key. Unless the store has
-// refused it, the client keeps in mind that the key may be there.
-func (c *client) unanswered(r *record, req *driver.Request, s *session, sent driver.Instant, err error) (driver.Grant, error) {
+// unanswered returns the error of a request to put a key. Unless the store has refused it, the key may be there.
+func (a call) unanswered(s *session, sent driver.Instant, err error) (driver.Grant, error) {
 	if refused(err) {
 		return driver.Grant{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.doubtLocked(r, req, s, sent)
-	return driver.Grant{Request: *req}, driver.Uncertain(err)
+	return a.uncertain(s, sent, doubtful, err)
 }
 
-// doubtLocked keeps in mind that a record's key may be there.
-func (c *client) doubtLocked(r *record, req *driver.Request, s *session, sent driver.Instant) {
-	if r.state == asking {
-		r.state = doubtful
-		r.session.Store(s)
-		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
+// uncertain keeps in mind that the key may be there, and returns the error.
+func (a call) uncertain(s *session, sent driver.Instant, now state, err error) (driver.Grant, error) {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	if a.r.state == asking {
+		a.r.session.Store(s)
+		a.c.expireAtLocked(a.r, sent.Add(a.req.TTL+a.req.LockDelay))
 	}
+	if a.r.state == asking || a.r.state == doubtful {
+		a.r.state = now
+	}
+	return driver.Grant{Request: *a.req}, driver.Uncertain(err)
+}
+
+// text returns the value of the key that a request puts.
+func (a call) text() string {
+	return a.c.layout.Text(a.c.layout.NewValue(a.req, a.c.id, a.c.asked(a.r)))
 }
 
 // key returns the record's key.
 func (c *client) key(r *record) string { return c.layout.Key(r.name, c.id, r.n) }
-
-// text returns the value of the key that a request puts.
-func (c *client) text(r *record, req *driver.Request) string {
-	return c.layout.Text(c.layout.NewValue(req, c.id, c.asked(r)))
-}
 
 // asked is value.Asked of the record's key.
 func (c *client) asked(r *record) int64 {

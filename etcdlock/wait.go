@@ -15,9 +15,7 @@ import (
 
 // waitCall is one call of Wait.
 type waitCall struct {
-	c     *client
-	r     *record
-	req   *driver.Request
+	call
 	key   string
 	view  table.View                  // what is known of the entries before ours
 	known int64                       // the last revision that the followers know of
@@ -38,7 +36,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		}
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
-	v := &waitCall{c: c, r: r, req: &req, key: c.key(r), view: r.place.view, news: make(chan struct{}, 1)}
+	v := &waitCall{call: call{c, r, &req}, key: c.key(r), view: r.place.view, news: make(chan struct{}, 1)}
 	v.view.Entries = slices.Clone(v.view.Entries)
 	r.place.waits = v
 	c.mu.Unlock()
@@ -54,7 +52,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		c.mu.Unlock()
 		switch next {
 		case takeIt:
-			return c.claimed(ctx, r, &req, v.view.Behind)
+			g, err := v.claimed(v.view.Behind)
+			return c.begun(ctx, g, err)
 		case enqueueAgain:
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
@@ -62,7 +61,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			pause.Sleep(ctx, c.caps.Poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case checkAgain, readAgain:
-			seen, err := c.look(ctx, r, &req, v.view, v.known, next == checkAgain)
+			seen, err := v.look(ctx, v.view, v.known, next == checkAgain)
 			if err != nil {
 				return driver.Grant{}, err
 			}
