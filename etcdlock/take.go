@@ -140,13 +140,14 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	g, err := c.enqueue(ctx, &req)
+	a, state, _ := c.reserve(&req)
+	defer c.unreserve(a.r)
+	g, err := a.enqueue(ctx, state)
 	return c.begun(ctx, g, err)
 }
 
-func (c *client) enqueue(ctx context.Context, req *driver.Request) (driver.Grant, error) {
-	a, state, _ := c.reserve(req)
-	defer c.unreserve(a.r)
+// enqueue goes on with what there is of the request, or takes a place.
+func (a call) enqueue(ctx context.Context, state state) (driver.Grant, error) {
 	switch state {
 	case leaving:
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
@@ -157,8 +158,8 @@ func (c *client) enqueue(ctx context.Context, req *driver.Request) (driver.Grant
 		if !errors.Is(err, errGone) {
 			return g, err
 		}
-		a, _, _ = c.reserve(req)
-		defer c.unreserve(a.r)
+		a, _, _ = a.c.reserve(a.req)
+		defer a.c.unreserve(a.r)
 	}
 	return a.line(ctx)
 }
