@@ -2,272 +2,20 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// Enqueue implements driver.Queuer. A place is a key on the lease of places, which is short, so that a client that
-// has died delays nobody for long (P7); a hold that comes out of it is a claim until it is renewed.
-func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := c.alive(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	r := c.reserve(&req)
-	defer c.unreserve(r)
-	switch state, _ := c.stateOf(r); state {
-	case leaving:
-		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
-	case held:
-		return c.collect(ctx, c.granted(r, &req))
-	case queued:
-		g, err := c.confirm(ctx, r, &req)
-		if !errors.Is(err, errGone) {
-			return g, err
-		}
-		r = c.reserve(&req)
-		defer c.unreserve(r)
-	}
-	return c.line(ctx, r, &req)
-}
-
-// line takes a place at the end of the queue, unless the owner has a key, or a tombstone. What was before the place is
-// read in the same transaction.
-func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	key, dir := c.key(r), c.layout.Dir(req.Name)
-	absent := func(key string) *etcdserverpb.Compare {
-		return table.CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, 0)
-	}
-	for {
-		sent := c.clock.Now()
-		s, err := c.session(ctx, c.minSeconds, sent.Add(-pulse(c.minSeconds)))
-		if err != nil {
-			return driver.Grant{}, err
-		}
-		stop := s.beating(ctx)
-		resp, err := c.main.txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{absent(c.layout.Tombstone(req.Owner)), absent(key)},
-			Success: append(c.layout.GetInUse(req), table.PutOp([]byte(key), c.text(r, req), s.id)),
-			Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(key), nil, 0)},
-		})
-		stop()
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			c.end(s)
-			continue // refused for certain, so it may be asked again
-		case err != nil:
-			return c.unanswered(r, req, s, sent, err)
-		case !resp.Succeeded:
-			own := c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
-			if e := table.Find(own, req.Owner, key); e != nil {
-				return c.adopt(ctx, r, req, e)
-			}
-			if len(own) > 0 {
-				return driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
-			}
-			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
-		}
-		in, created := c.layout.ReadInUse(dir, resp.Responses), resp.Header.Revision
-		if err := c.layout.Mismatch(req, in.Entries); err != nil {
-			return c.takeBack(ctx, r, req, s, sent, created, err)
-		}
-		return c.placed(ctx, r, req, s, created, in.Before(req, created), s.sentBefore(sent), in.Entries)
-	}
-}
-
-// errGone says that a place or a hold is not there any more.
-var errGone = errors.New("the key is gone")
-
-// takeBack takes a key back that is no use, and returns why. If that gets no answer, it may arrive late. An owner
-// that asked again would get the same key as its hold, which the late request would then end (P1). So the owner is
-// refused from then on: package holdfast withdraws it, and asks under another.
-func (c *client) takeBack(
-	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
-) (driver.Grant, error) {
-	_, err := c.main.txn(ctx, table.Remove([]table.Removal{{Key: c.key(r), Created: created}}, 0))
-	if err == nil {
-		return driver.Grant{}, why
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.doubtLocked(r, req, s, sent); r.state == doubtful {
-		r.state = leaving
-	}
-	return driver.Grant{Request: *req}, driver.Uncertain(err)
-}
-
-// adopt takes over a key of the owner of which this client did not know for sure: an answer
-// was lost. It is confirmed like a place, on the lease that it was put on.
-func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry) (driver.Grant, error) {
-	s := r.session.Load()
-	if e.Key != c.key(r) || s == nil {
-		return driver.Grant{}, c.layout.HeldError(req, []table.Entry{*e}) // of the same owner, but of another client
-	}
-	c.mu.Lock()
-	r.state = queued
-	r.putLocked(s, e.Created)
-	c.mu.Unlock()
-	g, err := c.confirm(ctx, r, req)
-	if errors.Is(err, errGone) {
-		err = driver.ErrNotHeld
-	}
-	return g, err
-}
-
-// confirm gives a place's sign of life, and reads whether it has become a hold.
-func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	sent, s := c.clock.Now(), r.session.Load()
-	since, err := s.refresh(ctx, sent.Add(-min(s.pulse(), c.caps.Poll))) // a claim counts from there
-	if errors.Is(err, errOver) {
-		c.forget(r, c.forgetUnsureLocked)
-		return driver.Grant{}, errGone
-	} else if err != nil {
-		return driver.Grant{}, err
-	}
-	var last table.View
-	c.mu.Lock()
-	if r.place != nil {
-		last = r.place.view
-	}
-	c.mu.Unlock()
-	v, err := c.look(ctx, r, req, last, 0, true)
-	if errors.Is(err, driver.ErrHeld) {
-		return driver.Grant{}, errGone
-	}
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return c.placed(ctx, r, req, s, r.created, v, min(sent, since), v.Entries)
-}
-
-// placed notes a place that was confirmed by a request sent then, and returns the grant if nothing is before it.
-func (c *client) placed(
-	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v table.View, sent driver.Instant, others []table.Entry,
-) (driver.Grant, error) {
-	c.mu.Lock()
-	r.state = queued
-	r.putLocked(s, created)
-	if r.place == nil {
-		r.place = &place{}
-	} else if v.More && r.place.view.Ahead > 0 {
-		v.Ahead = min(v.Ahead, r.place.view.Ahead) // it can only be fewer
-	}
-	r.place.view = v
-	c.expireAtLocked(r, sent.Add(c.caps.PlaceLife(v.Ahead)))
-	c.mu.Unlock()
-	if v.Free(req) {
-		return c.claimed(ctx, r, req, v.Behind)
-	}
-	if v.More && len(others) < v.Ahead {
-		others = nil // the first of them is not known to be the holder
-	}
-	held := c.layout.HeldError(req, others)
-	held.Ahead = v.Ahead
-	return driver.Grant{}, held
-}
-
-// claimLasts is how long a claim lasts that comes out of a place.
-func (c *client) claimLasts(r *record, req *driver.Request) time.Duration {
-	return min(2*c.caps.Poll, time.Duration(r.session.Load().seconds)*time.Second, req.TTL)
-}
-
-// claimed turns a place with nothing before it into a hold. Its time is that of the lease of places: nothing at the
-// store begins when a place comes to be a hold, so it counts from the sending of whatever kept that lease alive last
-// (P1). Behind says that others were in the queue behind the place when the store was last asked what is before it;
-// that may be as long ago as the last hold before this one lasted, and nothing more is asked to know it better.
-func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, behind bool) (driver.Grant, error) {
-	c.mu.Lock()
-	if r.state != queued || r.session.Load().over {
-		c.mu.Unlock()
-		return driver.Grant{}, driver.ErrHeld
-	}
-	g := c.beginLocked(r, req, c.claimLasts(r, req), 0)
-	r.claim, g.Claim = true, true
-	c.mu.Unlock()
-	var err error
-	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
-		// The lease of places knows no lock-delay, and no minimum hold.
-		g, err = c.collect(ctx, c.granted(r, req))
-	}
-	g.Contended = behind
-	return g, err
-}
-
-// look returns what is before a place, as it was at that revision or later, or as it is now if that is 0; and ErrHeld
-// if the place is gone. Check says that all that was in the way may still be there, which costs less to ask for.
-func (c *client) look(ctx context.Context, r *record, req *driver.Request, last table.View, since int64, check bool) (table.View, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	defer r.session.Load().beating(ctx)()
-	if check && len(last.Entries) > 0 && req.Mode == driver.Exclusive {
-		if v, ok, err := c.still(ctx, r, last, since); ok || err != nil {
-			return v, err
-		}
-	}
-	return c.readView(ctx, r, req, since)
-}
-
-// still returns the view of an exclusive request's place if all that it has in the way is still there. To etcd that
-// is little work however many wait, while a read goes through all keys of the name. Entries before the place only go,
-// so nothing has come in between. The member asked answers by itself.
-func (c *client) still(ctx context.Context, r *record, v table.View, since int64) (table.View, bool, error) {
-	txn := &etcdserverpb.TxnRequest{}
-	for _, e := range append([]table.Entry{{Key: c.key(r), Created: r.created}}, v.Entries...) {
-		txn.Compare = append(txn.Compare, table.CompareCreated([]byte(e.Key), nil, etcdserverpb.Compare_EQUAL, e.Created))
-	}
-	// Others may have come since: who is next tells its client whether (driver.Grant.Contended).
-	counts := !v.More && !c.layout.Stock
-	if counts {
-		count := table.Read(c.layout.Dir(r.name))
-		count.CountOnly, count.Serializable = true, true
-		txn.Success = []*etcdserverpb.RequestOp{table.Op(count)}
-	}
-	resp, err := c.main.txn(ctx, txn)
-	if err != nil || !resp.Succeeded || resp.Header.Revision < since {
-		return v, false, err
-	}
-	if counts {
-		v.Behind = resp.Responses[0].GetResponseRange().GetCount() > int64(len(v.Entries)+1)
-	}
-	v.Rev = max(v.Rev, resp.Header.Revision)
-	return v, true, nil
-}
-
-// readView reads what is before a place. The member asked answers by itself if it has come as
-// far as since: what a majority has agreed on it must not ask again.
-func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (table.View, error) {
-	ask := c.layout.GetBefore(req, r.created)
-	for ask.Serializable = since > 0; ; ask.Serializable = false {
-		read, err := c.main.get(ctx, ask)
-		if err != nil {
-			return table.View{}, err
-		}
-		v, own := c.layout.Before(req, c.key(r), r.created, read)
-		if ask.Serializable && v.Rev < max(since, r.created) {
-			continue
-		}
-		if !own {
-			c.forget(r, c.forgetLocked)
-			return v, driver.ErrHeld
-		}
-		return v, nil
-	}
-}
-
 // waitCall is one call of Wait.
 type waitCall struct {
-	c     *client
-	r     *record
-	req   *driver.Request
+	call
 	key   string
 	view  table.View                  // what is known of the entries before ours
 	known int64                       // the last revision that the followers know of
@@ -288,7 +36,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		}
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
-	v := &waitCall{c: c, r: r, req: &req, key: c.key(r), view: r.place.view, news: make(chan struct{}, 1)}
+	v := &waitCall{call: call{c, r, &req}, key: c.key(r), view: r.place.view, news: make(chan struct{}, 1)}
 	v.view.Entries = slices.Clone(v.view.Entries)
 	r.place.waits = v
 	c.mu.Unlock()
@@ -304,7 +52,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		c.mu.Unlock()
 		switch next {
 		case takeIt:
-			return c.claimed(ctx, r, &req, v.view.Behind)
+			g, err := v.claimed(v.view.Behind)
+			return c.begun(ctx, g, err)
 		case enqueueAgain:
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
@@ -312,7 +61,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			pause.Sleep(ctx, c.caps.Poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case checkAgain, readAgain:
-			seen, err := c.look(ctx, r, &req, v.view, v.known, next == checkAgain)
+			seen, err := v.look(ctx, v.view, v.known, next == checkAgain)
 			if err != nil {
 				return driver.Grant{}, err
 			}
@@ -439,4 +188,111 @@ func (v *waitCall) end() {
 	if p := v.r.place; p != nil && p.waits == v {
 		p.waits, p.view = nil, v.view // what has gone in the meantime does not come back
 	}
+}
+
+// follower records what happens to the keys of a span, for all calls of this client that need it. It stays for a
+// while after the last of them. So the next one has missed nothing and reads nothing, and a lock that is wanted all
+// the time costs no requests but those that take a place and release. Guarded by the client's mutex.
+type follower struct {
+	c     *client
+	dir   string // of the name
+	span  span
+	watch *watch
+	begun bool
+	ended bool       // no more events come
+	from  int64      // of everything after this revision it knows
+	log   []deletion // after that, in order
+	put   int64      // the revision of the last put
+	users []chan struct{}
+	idle  *time.Timer // ends it when nobody has used it for a while
+}
+
+type deletion struct {
+	key string
+	rev int64
+}
+
+// maxLog is how many deletions a follower remembers.
+const maxLog = 128
+
+// followLocked returns the follower of a span, made if there is none. Whatever happens
+// is told to the channel, until leaveLocked.
+func (c *client) followLocked(dir string, s span, news chan struct{}) *follower {
+	i := slices.IndexFunc(c.followers[dir], func(f *follower) bool { return f.span == s })
+	if i < 0 {
+		i = len(c.followers[dir])
+		f := &follower{c: c, dir: dir, span: s}
+		c.followers[dir] = append(c.followers[dir], f)
+		f.watch = c.watchLocked(s, f.handle)
+	}
+	f := c.followers[dir][i]
+	if f.idle != nil {
+		f.idle.Stop()
+		f.idle = nil
+	}
+	f.users = append(f.users, news)
+	return f
+}
+
+// leaveLocked ends a use of the follower.
+func (f *follower) leaveLocked(news chan struct{}) {
+	at := slices.Index(f.users, news)
+	f.users = slices.Delete(f.users, at, at+1)
+	if len(f.users) > 0 || f.ended {
+		return
+	}
+	var idle *time.Timer
+	idle = time.AfterFunc(2*f.c.caps.Poll, func() {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		if f.idle == idle && !f.ended {
+			f.endLocked()
+			f.watch.endLocked()
+		}
+	})
+	f.idle = idle
+}
+
+// endLocked takes the follower out of use.
+func (f *follower) endLocked() {
+	f.ended = true
+	all := f.c.followers
+	if all[f.dir] = slices.DeleteFunc(all[f.dir], func(other *follower) bool { return other == f }); len(all[f.dir]) == 0 {
+		delete(all, f.dir)
+	}
+}
+
+// handle takes in what the watch brings and tells the users. It is called with the client's mutex.
+func (f *follower) handle(r *etcdserverpb.WatchResponse) {
+	switch {
+	case r == nil:
+		f.endLocked()
+	case r.Created:
+		f.begun, f.from = true, r.Header.GetRevision()
+	default:
+		for _, e := range r.Events {
+			key, rev := string(e.Kv.Key), e.Kv.ModRevision
+			switch {
+			case !f.c.layout.IsEntry(f.dir, key):
+			case e.Type == mvccpb.Event_PUT:
+				f.put = rev
+			case f.span.end == "": // of one key the last deletion says everything
+				f.log = append(f.log[:0], deletion{key, rev})
+			default:
+				if f.log = append(f.log, deletion{key, rev}); len(f.log) > maxLog {
+					f.from, f.log = rev, nil // whoever has not seen them reads again
+				}
+			}
+		}
+	}
+	for _, news := range f.users {
+		wake(news)
+	}
+}
+
+// Contended tells, without asking the store, that a goroutine of this client has waited for the name a moment ago.
+func (c *client) Contended(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.followers[c.layout.Dir(name)]) > 0
 }

@@ -3,12 +3,9 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -151,113 +148,6 @@ func (c *client) dispatch(ws *watches, r *etcdserverpb.WatchResponse) error {
 	return nil
 }
 
-// follower records what happens to the keys of a span, for all calls of this client that need it. It stays for a
-// while after the last of them. So the next one has missed nothing and reads nothing, and a lock that is wanted all
-// the time costs no requests but those that take a place and release. Guarded by the client's mutex.
-type follower struct {
-	c     *client
-	dir   string // of the name
-	span  span
-	watch *watch
-	begun bool
-	ended bool       // no more events come
-	from  int64      // of everything after this revision it knows
-	log   []deletion // after that, in order
-	put   int64      // the revision of the last put
-	users []chan struct{}
-	idle  *time.Timer // ends it when nobody has used it for a while
-}
-
-type deletion struct {
-	key string
-	rev int64
-}
-
-// maxLog is how many deletions a follower remembers.
-const maxLog = 128
-
-// followLocked returns the follower of a span, made if there is none. Whatever happens
-// is told to the channel, until leaveLocked.
-func (c *client) followLocked(dir string, s span, news chan struct{}) *follower {
-	i := slices.IndexFunc(c.followers[dir], func(f *follower) bool { return f.span == s })
-	if i < 0 {
-		i = len(c.followers[dir])
-		f := &follower{c: c, dir: dir, span: s}
-		c.followers[dir] = append(c.followers[dir], f)
-		f.watch = c.watchLocked(s, f.handle)
-	}
-	f := c.followers[dir][i]
-	if f.idle != nil {
-		f.idle.Stop()
-		f.idle = nil
-	}
-	f.users = append(f.users, news)
-	return f
-}
-
-// leaveLocked ends a use of the follower.
-func (f *follower) leaveLocked(news chan struct{}) {
-	at := slices.Index(f.users, news)
-	f.users = slices.Delete(f.users, at, at+1)
-	if len(f.users) > 0 || f.ended {
-		return
-	}
-	var idle *time.Timer
-	idle = time.AfterFunc(2*f.c.caps.Poll, func() {
-		f.c.mu.Lock()
-		defer f.c.mu.Unlock()
-		if f.idle == idle && !f.ended {
-			f.endLocked()
-			f.watch.endLocked()
-		}
-	})
-	f.idle = idle
-}
-
-// endLocked takes the follower out of use.
-func (f *follower) endLocked() {
-	f.ended = true
-	all := f.c.followers
-	if all[f.dir] = slices.DeleteFunc(all[f.dir], func(other *follower) bool { return other == f }); len(all[f.dir]) == 0 {
-		delete(all, f.dir)
-	}
-}
-
-// handle takes in what the watch brings and tells the users. It is called with the client's mutex.
-func (f *follower) handle(r *etcdserverpb.WatchResponse) {
-	switch {
-	case r == nil:
-		f.endLocked()
-	case r.Created:
-		f.begun, f.from = true, r.Header.GetRevision()
-	default:
-		for _, e := range r.Events {
-			key, rev := string(e.Kv.Key), e.Kv.ModRevision
-			switch {
-			case !f.c.layout.IsEntry(f.dir, key):
-			case e.Type == mvccpb.Event_PUT:
-				f.put = rev
-			case f.span.end == "": // of one key the last deletion says everything
-				f.log = append(f.log[:0], deletion{key, rev})
-			default:
-				if f.log = append(f.log, deletion{key, rev}); len(f.log) > maxLog {
-					f.from, f.log = rev, nil // whoever has not seen them reads again
-				}
-			}
-		}
-	}
-	for _, news := range f.users {
-		wake(news)
-	}
-}
-
-// Contended tells, without asking the store, that a goroutine of this client has waited for the name a moment ago.
-func (c *client) Contended(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.followers[c.layout.Dir(name)]) > 0
-}
-
 // Watch implements driver.Watcher: every change of a key of the name is a hint, and so is the
 // begin of the watch. It ends when the stream breaks: package holdfast then begins another.
 func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
@@ -285,12 +175,4 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 		w.endLocked()
 	})
 	return hints, nil
-}
-
-// wake leaves a value in a channel that has room for one.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -238,3 +238,37 @@ func (d *folder) give(fd int, mode fs.FileMode) error {
 	kept := uint32(st.Mode) & syscall.S_ISGID // of a directory
 	return syscall.Fchmod(fd, uint32(mode)|kept)
 }
+
+// pread reads once: of a regular file less than was asked for is all there is.
+func pread(fd int, b []byte, offset int64) (int, error) {
+	for {
+		if n, err := syscall.Pread(fd, b, offset); err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// pwrite writes all of b.
+func pwrite(fd int, b []byte, offset int64) error {
+	for len(b) > 0 {
+		n, err := pwriteOnce(fd, b, offset)
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return syscall.ENOSPC
+		}
+		b, offset = b[n:], offset+int64(n)
+	}
+	return nil
+}
+
+func pwriteOnce(fd int, b []byte, offset int64) (int, error) {
+	for {
+		if n, err := syscall.Pwrite(fd, b, offset); err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+func closeFD(fd int) { syscall.Close(fd) }

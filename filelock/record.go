@@ -3,6 +3,7 @@
 package filelock
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -60,14 +61,11 @@ const (
 
 // checkRequest returns an error for a request that no record can say (P10).
 func checkRequest(r *driver.Request) error {
-	if err := driver.CheckName(r.Name); err != nil {
-		return err
-	}
 	c := codec{out: make([]byte, 0, 256)}
 	if c.request(r, "", r.Name); r.Owner == "" {
 		c.fail("the owner is missing")
 	}
-	return c.err
+	return cmp.Or(driver.CheckName(r.Name), c.err)
 }
 
 // appendState appends a record as bytes.

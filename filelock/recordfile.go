@@ -12,6 +12,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -220,8 +221,8 @@ func (f *file) store(s *state, m *memory) (err error) {
 // create makes the file of a name, unless it has one meanwhile. It appears complete, so an empty or
 // short one is always damage.
 func create(names *folder, s *state) error {
-	file := fileName(s.name)
-	return explain(names.publish(file, recordBytes(s)), s.name, names.at(file))
+	file, content := fileName(s.name), recordBytes(s)
+	return explain(names.publish(file, content), s.name, names.at(file))
 }
 
 // readRecord reads a record file without a lock. What looks like damage may be a change half done, and is
@@ -262,41 +263,7 @@ func (d *folder) readOnce(name string, m *memory) (*state, error) {
 	return st, err
 }
 
-// pread reads once: of a regular file less than was asked for is all there is.
-func pread(fd int, b []byte, offset int64) (int, error) {
-	for {
-		if n, err := syscall.Pread(fd, b, offset); err != syscall.EINTR {
-			return max(n, 0), err
-		}
-	}
-}
-
-// pwrite writes all of b.
-func pwrite(fd int, b []byte, offset int64) error {
-	for len(b) > 0 {
-		n, err := pwriteOnce(fd, b, offset)
-		switch {
-		case err != nil:
-			return err
-		case n == 0:
-			return syscall.ENOSPC
-		}
-		b, offset = b[n:], offset+int64(n)
-	}
-	return nil
-}
-
-func pwriteOnce(fd int, b []byte, offset int64) (int, error) {
-	for {
-		if n, err := syscall.Pwrite(fd, b, offset); err != syscall.EINTR {
-			return max(n, 0), err
-		}
-	}
-}
-
 func (f *file) close() { closeFD(f.fd) }
-
-func closeFD(fd int) { syscall.Close(fd) }
 
 // suffix ends the names of record files, oldSuffix those of the files that a record was moved from, and
 // hashed begins those that do not tell the name.
@@ -330,3 +297,49 @@ func fileName(name string) string {
 }
 
 const hexDigits = "0123456789abcdef"
+
+// explain says of an error what it means for the locks, and what to do. The
+// name may be empty.
+func explain(err error, name, path string) error {
+	if err == nil {
+		return nil
+	}
+	what := path
+	if name != "" {
+		what = fmt.Sprintf("record of %q (%s)", name, path)
+	}
+	switch {
+	case errors.Is(err, errDamaged):
+		return fmt.Errorf("%s is %w: nobody gets this lock until the file is deleted; do that when no process holds it", what, err)
+	case errors.Is(err, errForeign):
+		return fmt.Errorf("%s is %w: nobody gets this lock until it is moved away", what, err)
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("%s: %w: a symbolic link is where a file of Holdfast's belongs", what, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: %w: %s", what, err, whose(path))
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%s: %w: nothing was changed; free some space", what, err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%s: %w: locks need a directory that can be written", what, err)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("%s: %w: raise the limit (ulimit -n)", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// whose says to whom a file, or else its nearest directory, belongs.
+func whose(path string) string {
+	info, err := os.Lstat(path)
+	for err != nil && path != "/" && path != "." {
+		path = filepath.Dir(path)
+		info, err = os.Lstat(path)
+	}
+	if err != nil {
+		return "and it cannot be looked at"
+	}
+	owner := "another user"
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = fmt.Sprintf("uid %d, gid %d", st.Uid, st.Gid)
+	}
+	return fmt.Sprintf("%s belongs to %s with mode %v, and this process runs as uid %d", path, owner, info.Mode(), os.Geteuid())
+}

@@ -5,6 +5,7 @@ package filelock
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -107,6 +108,8 @@ type stripe struct {
 	withdrawn record.Tombstones // requests: they can only come from this process
 }
 
+var stripeSeed = maphash.MakeSeed()
+
 // drop closes the file that the stripe keeps open.
 func (p *stripe) drop() {
 	if p.open != nil {
@@ -125,7 +128,7 @@ var (
 // as it then is, and only the last time counts. Its error is returned, but does not undo what it did.
 func (c *client) change(ctx context.Context, name string, op func(*operation) error) error {
 	s := c.store
-	p := &s.stripes[hash(name)%uint64(len(s.stripes))]
+	p := &s.stripes[maphash.String(stripeSeed, name)%uint64(len(s.stripes))]
 	p.Lock()
 	defer p.Unlock()
 	m := s.memory.Get().(*memory)

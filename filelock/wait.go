@@ -203,7 +203,7 @@ func (c *client) wake(id uint64) {
 	}
 }
 
-// hash is FNV-1a.
+// hash is FNV-1a, the same in every process of this host.
 func hash(text string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(text); i++ {

@@ -3,11 +3,13 @@ package table
 import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
-// This file has the transactions that change the table. They are put together by hand: the builder
-// of etcd's client library clones each comparison by reflection and copies each operation twice,
-// which is a third of what an uncontended pair costs the client beside gRPC.
+// This file has what is asked of etcd; what its answers say is in entry.go. The transactions are put together by hand: the
+// builder of etcd's client library clones each comparison by reflection and copies each operation twice, which is a third
+// of what an uncontended pair costs the client beside gRPC.
 
 // Take puts a request's key on a lease if the owner has no tombstone and no key of the name is
 // newer than the revision seen, up to which the caller knows all keys. If not, it reads the name's
@@ -23,6 +25,77 @@ func (l *Layout) Take(name, owner, key, text string, lease clientv3.LeaseID, see
 		Success: []*etcdserverpb.RequestOp{PutOp([]byte(key), text, lease)},
 		Failure: []*etcdserverpb.RequestOp{RangeOp(from, to, limit)},
 	}
+}
+
+// Place puts a request's key on a lease, unless the owner has a tombstone or the key is there. What is before the place is
+// read in the same transaction; else the key is read. See Placed and NotPlaced.
+func (l *Layout) Place(req *driver.Request, key, text string, lease clientv3.LeaseID) *etcdserverpb.TxnRequest {
+	return &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{
+			CompareCreated([]byte(l.Tombstone(req.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+			CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, 0),
+		},
+		Success: append(l.getInUse(req), PutOp([]byte(key), text, lease)),
+		Failure: []*etcdserverpb.RequestOp{RangeOp([]byte(key), nil, 0)},
+	}
+}
+
+// Fewest returns how many keys a Try reads to learn that the name is held; 0: all. To an
+// exclusive request each entry is in the way, so none of a thousand clients that start together reads of all others.
+func (l *Layout) Fewest(req *driver.Request) int64 {
+	if l.Stock || req.Mode != driver.Exclusive {
+		return 0 // keys of longer names are among them, or all have to be added up
+	}
+	return 16
+}
+
+// mostInUse is how many keys a request for a place reads in the order of their names, which is little work for etcd.
+// Of a larger crowd the waiter finds out later what is before it, by a read that holds nobody else up.
+const mostInUse = driver.FarBehind
+
+// getInUse reads what uses a name before a place is put there. To an exclusive request values
+// tell only of what kind the lock is and, if there are few entries, who holds it; so few are
+// read. In the layout Stock keys of longer names are among them, so all are read.
+func (l *Layout) getInUse(req *driver.Request) []*etcdserverpb.RequestOp {
+	keys, values := Read(l.Dir(req.Name)), Read(l.Dir(req.Name))
+	if req.Mode != driver.Exclusive {
+		return []*etcdserverpb.RequestOp{Op(values)}
+	}
+	if keys.KeysOnly = true; l.Stock {
+		values.Limit = 1
+		InOrder(values, etcdserverpb.RangeRequest_ASCEND)
+	} else {
+		keys.Limit, values.Limit = mostInUse, l.Fewest(req)
+	}
+	return []*etcdserverpb.RequestOp{Op(keys), Op(values)}
+}
+
+// Still asks whether a place, and all that its view has before it, is there, which is little work for etcd however many
+// wait: a read of the place goes through all keys of the name. Entries before it only go, so nothing has come in between.
+func (l *Layout) Still(name, key string, created int64, v *View) *etcdserverpb.TxnRequest {
+	txn := &etcdserverpb.TxnRequest{}
+	for _, e := range append([]Entry{{Key: key, Created: created}}, v.Entries...) {
+		txn.Compare = append(txn.Compare, CompareCreated([]byte(e.Key), nil, etcdserverpb.Compare_EQUAL, e.Created))
+	}
+	if !v.More && !l.Stock { // others may have come since: who is next tells its client whether (driver.Grant.Contended)
+		count := Read(l.Dir(name))
+		count.CountOnly, count.Serializable = true, true
+		txn.Success = []*etcdserverpb.RequestOp{Op(count)}
+	}
+	return txn
+}
+
+// GetBefore reads what a view is made of: the own entry and those created before it.
+func (l *Layout) GetBefore(req *driver.Request, created int64) *etcdserverpb.RangeRequest {
+	r := Read(l.Dir(req.Name))
+	r.MaxCreateRevision = created
+	if req.Mode != driver.Exclusive {
+		return InOrder(r, etcdserverpb.RangeRequest_ASCEND)
+	}
+	if r.KeysOnly = true; !l.Stock { // there keys of longer names may be among them
+		r.Limit = Nearby + 2 // the own one, and one to see that there are more
+	}
+	return InOrder(r, etcdserverpb.RangeRequest_DESCEND)
 }
 
 // Removal is a key that is to be deleted if it is still the one that was created then.
@@ -163,4 +236,20 @@ func TxnOp(req *etcdserverpb.TxnRequest) *etcdserverpb.RequestOp {
 // RangeOp reads the keys up to end, or a key; at most so many unless limit is 0.
 func RangeOp(key, end []byte, limit int64) *etcdserverpb.RequestOp {
 	return Op(&etcdserverpb.RangeRequest{Key: key, RangeEnd: end, Limit: limit})
+}
+
+// Read reads all keys below a directory, in the order of their names.
+func Read(dir string) *etcdserverpb.RangeRequest {
+	return &etcdserverpb.RangeRequest{Key: []byte(dir), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(dir))}
+}
+
+// InOrder has the keys come in the order of their creation, or in the opposite one.
+func InOrder(r *etcdserverpb.RangeRequest, order etcdserverpb.RangeRequest_SortOrder) *etcdserverpb.RangeRequest {
+	r.SortTarget, r.SortOrder = etcdserverpb.RangeRequest_CREATE, order
+	return r
+}
+
+// Op is a read as a part of a transaction.
+func Op(r *etcdserverpb.RangeRequest) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestRange{RequestRange: r}}
 }
