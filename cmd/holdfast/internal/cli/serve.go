@@ -128,7 +128,7 @@ func (f *serveFlags) complete(c *server.Config) error {
 const stopWithin = 10 * time.Second
 
 // gcPercent is how much garbage there may be beside what a member needs, unless GOGC says it. Most of that lives as long as
-// sessions do. As Go has it, 100, members would need a third more memory and some hundredths of a core less.
+// sessions do. With 100, as Go has it, members need 1.4 times the memory and four fifths of the processor time.
 const gcPercent = 25
 
 // serve runs a member until it is told to stop, or fails.
