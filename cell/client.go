@@ -84,8 +84,8 @@ func New(c Config) (*Client, error) {
 	client.transport = &http.Transport{
 		Protocols: protocols, DialContext: client.dial, DialTLSContext: client.dial,
 		// A connection on which nothing comes is tried, and given up if that fails: parked calls are
-		// silent for long.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin},
+		// silent for long. Members need not remember the headers of calls, of which each would cost them memory.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin, MaxEncoderHeaderTableSize: noTable},
 	}
 	token := &bearer{next: client.transport, file: c.TokenFile}
 	var err error
@@ -119,6 +119,7 @@ const (
 	pingAfter     = 10 * time.Second
 	pingWithin    = 2 * time.Second
 	maxResponse   = 64 << 20
+	noTable       = 1 // bytes: a table that has room for no header
 )
 
 // Close closes the connections. Calls that are under way fail.

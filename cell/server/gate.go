@@ -36,8 +36,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(out, r)
 		return
 	}
-	if err := g.admit(out, r, l); err == nil {
-		return
+	call, end, err := g.admit(r, l)
+	if err == nil {
+		defer end()
+		g.next.ServeHTTP(out, call)
 	} else if g.errors.IsSupported(r) { // in the protocol that the caller speaks
 		g.errors.Write(out, r, err)
 	} else {
@@ -45,27 +47,26 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit makes a call, or says why it must not be made.
-func (g *gate) admit(w http.ResponseWriter, r *http.Request, l lane) error {
+// admit returns a call as it may be made, until end is called, or says why it must not be made.
+func (g *gate) admit(r *http.Request, l lane) (call *http.Request, end func(), err error) {
 	shown, who, err := g.guard.identify(r)
 	if err != nil {
 		g.guard.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
-		return err
+		return nil, nil, err
 	}
 	if err := who.admits(l); err != nil {
-		return err
+		return nil, nil, err
 	}
 	ctx, end := g.guard.begin(r.Context(), shown, who)
-	defer end()
 	if text := r.Header.Get(sequencerHeader); text != "" {
 		f, err := g.front.checkSequencer(ctx, text)
 		if err != nil {
-			return err
+			end()
+			return nil, nil, err
 		}
 		ctx = context.WithValue(ctx, fenceKey{}, f)
 	}
-	g.next.ServeHTTP(w, r.WithContext(ctx))
-	return nil
+	return r.WithContext(ctx), end, nil
 }
 
 // namesLoopback reports whether the host that a request is for is this one for everybody.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -54,8 +55,23 @@ func newServer(h http.Handler, p patience, log *slog.Logger) *http.Server {
 			MaxConcurrentStreams: maxStreams, WriteByteTimeout: p.answer,
 			MaxEncoderHeaderTableSize: noTable,
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what strangers send is no error of ours
+		ConnContext: handshake,
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what strangers send is no error of ours
 	}
+}
+
+// handshake begins the handshake of a connection, which the server then waits for. A goroutine of its own does it: the
+// stack that it needs stays with its goroutine, and that of the server lives as long as the connection.
+func handshake(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*tls.Conn); ok {
+		begins := make(chan struct{})
+		go func() {
+			close(begins)
+			c.HandshakeContext(ctx) // the server gets its error
+		}()
+		<-begins
+	}
+	return ctx
 }
 
 // withTLS returns a listener that speaks TLS, with the certificates as they are at each connection.

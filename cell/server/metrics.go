@@ -81,14 +81,23 @@ func (c *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(prometheus.Gatherers{c.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{})
 }
 
-// count counts a call.
+// count counts calls.
 func (c *metrics) count(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		call := callOf(r.Spec())
-		c.parked.WithLabelValues(call).Inc()
-		defer c.parked.WithLabelValues(call).Dec()
-		begun := time.Now()
-		resp, err := next(ctx, r)
+	return func(ctx context.Context, r connect.AnyRequest) (resp connect.AnyResponse, err error) {
+		answered := c.begin(r)
+		defer func() { answered(err) }()
+		return next(ctx, r)
+	}
+}
+
+// begin counts a call that comes, and returns what counts its answer. It is not a part of count, so that a parked call
+// keeps less of the stack.
+func (c *metrics) begin(r connect.AnyRequest) (answered func(error)) {
+	call, begun := callOf(r.Spec()), time.Now()
+	underWay := c.parked.WithLabelValues(call)
+	underWay.Inc()
+	return func(err error) {
+		underWay.Dec()
 		if !parks(r) {
 			c.seconds.WithLabelValues(call).Observe(time.Since(begun).Seconds())
 		}
@@ -99,7 +108,6 @@ func (c *metrics) count(next connect.UnaryFunc) connect.UnaryFunc {
 			reason = connect.CodeOf(err).String()
 		}
 		c.calls.WithLabelValues(call, reason).Inc()
-		return resp, err
 	}
 }
 

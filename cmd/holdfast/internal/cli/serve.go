@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -126,11 +127,18 @@ func (f *serveFlags) complete(c *server.Config) error {
 // stopWithin is how long a member may take to send its clients to others.
 const stopWithin = 10 * time.Second
 
+// gcPercent is how much garbage there may be beside what a member needs, unless GOGC says it. Most of that lives as long as
+// sessions do. With 100, as Go has it, members need 1.4 times the memory and four fifths of the processor time.
+const gcPercent = 25
+
 // serve runs a member until it is told to stop, or fails.
 func serve(ctx context.Context, c server.Config) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process, also while it starts
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	m, err := server.Start(ctx, c)
 	switch {
 	case ctx.Err() != nil && err != nil:

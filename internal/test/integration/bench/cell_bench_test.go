@@ -21,6 +21,14 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
+// BenchmarkCellWaiters lets 1,000 clients, each with a session of its own, wait for one name; then each gets it once.
+func BenchmarkCellWaiters(b *testing.B) {
+	run(b, &cellStore, workload{
+		name: "waiters", about: "1,000 clients, 50 in a process, wait for one name, then each gets it once", kind: wait,
+		workers: ofProcess, clients: ofProcess, processes: 20, window: 4 * time.Second, columns: waitColumns,
+	}, settingsNow(b, 1, 0))
+}
+
 // Of BenchmarkCellSessions.
 const (
 	usualSessions  = 10_000
