@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"connectrpc.com/connect"
@@ -72,14 +71,6 @@ func beginning(backup int64, now time.Time) int64 {
 	return passedOver + max(backup, int64(now.Sub(revisionsBegin)/(time.Second/perSecond)))
 }
 
-// restored is the file in a member's directory that says that its data are those of a backup, from which
-// what belonged to sessions is still to be removed.
-type restored struct {
-	Revision int64 `json:"revision"` // the last one that may be of the backup
-}
-
-func (c *Config) restoredFile() string { return filepath.Join(c.Data, "restored.json") }
-
 // Restore makes the data of a member out of a backup, for a new cell: its directory must have none. It returns
 // the revision at which the cell begins. Every member of the new cell needs it, from the same backup, with
 // the same list of members and the revision that the first one has returned; the first one's is 0. Members that
@@ -108,19 +99,11 @@ func Restore(c Config, backup string, revision int64) (int64, error) {
 	if revision <= contents.Revision {
 		return 0, fmt.Errorf("%w: revision %d: the backup has come to %d", ErrConfig, revision, contents.Revision)
 	}
-	// First the mark: if this ends in between, a member that finds it removes too much and not too little.
-	text, err := json.Marshal(restored{revision})
-	if err != nil {
-		return 0, err
-	}
 	if err := makePrivate(c.Data); err != nil {
 		return 0, err
 	}
 	if _, err := os.Stat(c.etcdDir()); !os.IsNotExist(err) {
 		return 0, fmt.Errorf("%s is there already: a backup is restored into a new directory (%w)", c.etcdDir(), os.ErrExist)
-	}
-	if err := os.WriteFile(c.restoredFile(), text, 0o600); err != nil {
-		return 0, err
 	}
 	if err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: backup, Name: c.Name, OutputDataDir: c.etcdDir(), PeerURLs: []string{c.peerURL()}, InitialCluster: c.cluster(),
@@ -162,63 +145,63 @@ func intact(backup string) ([]byte, error) {
 	return want, nil
 }
 
-// forgetSessions removes from a restored cell what the backup says of sessions and locks, if this member
-// has not done that yet. Every member does it before it serves anybody, so nobody ever sees it.
-func (m *Member) forgetSessions(ctx context.Context) error {
-	text, err := os.ReadFile(m.config.restoredFile())
-	if os.IsNotExist(err) {
-		return nil
+// idAt is where the cell's id stands: that which etcd gives a cluster when it is made.
+const idAt = "holdfast/cell"
+
+// identify puts the cell's id into a cell that has just been made. If the cell was made of a backup, another id stands
+// there, or none, and all is of the backup: first what belongs to sessions and locks is removed. Every member does it
+// before it serves anybody, so nobody ever sees it. Each transaction compares that no other member has finished.
+func (m *Member) identify(ctx context.Context) (done bool, err error) {
+	if _, err := m.front.store.Reached(ctx); err != nil {
+		return false, err
 	}
-	var mark restored
-	if err == nil {
-		err = json.Unmarshal(text, &mark)
-	}
+	found, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(idAt), Serializable: true})
 	if err != nil {
-		return fmt.Errorf("%s: %w", m.config.restoredFile(), err)
+		return false, err
 	}
-	for key := []byte{0}; key != nil; {
-		if key, err = m.forgetSome(ctx, key, mark.Revision); err != nil {
-			return fmt.Errorf("what the backup says of sessions is not removed yet: %w", err)
+	id, changed := m.etcd.Server.Cluster().ID().String(), int64(0)
+	for _, kv := range found.Kvs {
+		if changed = kv.ModRevision; string(kv.Value) == id {
+			return true, nil
 		}
 	}
-	return os.Remove(m.config.restoredFile())
+	same := []*etcdserverpb.Compare{table.CompareChanged([]byte(idAt), changed)}
+	for key := []byte{0}; key != nil; {
+		if key, err = m.forgetSome(ctx, key, same); err != nil {
+			return false, err
+		}
+	}
+	resp, err := m.front.store.Txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: same, Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(idAt), id, 0)},
+	})
+	return err == nil && resp.Succeeded, err
 }
 
 // forgetAtOnce is how many keys are removed by one transaction, and the contents of each. etcd admits 128 operations.
 const forgetAtOnce = 60
 
-// forgetSome looks at some keys, and returns where to go on; nil: nowhere.
-func (m *Member) forgetSome(ctx context.Context, from []byte, upTo int64) (next []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	resp, err := m.etcd.Server.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: []byte{0}, Limit: forgetAtOnce})
+// forgetSome removes some keys, all but permanent nodes, and returns where to go on; nil: nowhere.
+func (m *Member) forgetSome(ctx context.Context, from []byte, same []*etcdserverpb.Compare) (next []byte, err error) {
+	resp, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: []byte{0}, Limit: forgetAtOnce, Serializable: true})
 	if err != nil {
 		return nil, err
 	}
-	var same []*etcdserverpb.Compare
 	var ops []*etcdserverpb.RequestOp
 	for _, kv := range resp.Kvs {
 		path, contents, node := nodeOf(string(kv.Key))
 		var rights acl
-		if node && (contents || json.Unmarshal(kv.Value, &rights) == nil && rights.Session == "") || kv.ModRevision > upTo {
+		if node && (contents || json.Unmarshal(kv.Value, &rights) == nil && rights.Session == "") || string(kv.Key) == idAt {
 			continue
 		}
-		same = append(same, table.CompareChanged(kv.Key, kv.ModRevision))
 		if ops = append(ops, table.DeleteOp(kv.Key)); node {
 			ops = append(ops, table.DeleteOp([]byte(contentsAt+path)))
 		}
 	}
 	if len(ops) > 0 {
-		done, err := m.etcd.Server.Txn(ctx, &etcdserverpb.TxnRequest{Compare: same, Success: ops})
-		if err != nil {
-			return nil, err
-		}
-		if !done.Succeeded {
-			return from, nil // another member was quicker
-		}
+		_, err = m.front.store.Txn(ctx, &etcdserverpb.TxnRequest{Compare: same, Success: ops})
 	}
-	if !resp.More {
-		return nil, nil
+	if err != nil || !resp.More {
+		return nil, err
 	}
-	return append(append([]byte(nil), resp.Kvs[len(resp.Kvs)-1].Key...), 0), nil
+	return append(resp.Kvs[len(resp.Kvs)-1].Key, 0), nil
 }

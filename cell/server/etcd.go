@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,9 +56,6 @@ const usedWithin = 2 * time.Second
 // unused returns an error if another process has etcd's file open. etcd would wait for it: without a word,
 // for as long as that process lives, and whatever the context.
 func unused(file string) error {
-	if _, err := os.Stat(file); err != nil {
-		return nil // the member is new, or etcd says what is wrong
-	}
 	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: usedWithin})
 	switch {
 	case err == nil:
@@ -65,7 +63,7 @@ func unused(file string) error {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return errors.New("the data are in use: another member runs there")
 	}
-	return nil // etcd says what is wrong
+	return nil // the member is new, or etcd says what is wrong
 }
 
 // makePrivate makes a directory for nobody else, or sees that it is one.
@@ -96,6 +94,7 @@ func etcdConfig(c *Config, stopping *atomic.Bool) *embed.Config {
 	e.InitialCluster = c.cluster()
 	e.StrictReconfigCheck = true
 	if len(c.Members) == 0 {
+		e.InitialClusterToken = rand.Text() // so that each cell has another id, though its member has no address
 		e.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.peerSocket()}}
 		e.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Host: c.Name}}
 		return e

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,7 +27,6 @@ type Member struct {
 	front  *front
 	http   *http.Server
 	addr   net.Addr
-	id     string // of the cell
 
 	reserve atomic.Int64 // see Config
 
@@ -74,15 +74,39 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 	m.front.background.Go(func() { asked.watch(life) })
 	m.front.leads = m.leads
 	m.client = v3client.New(etcd.Server)
-	for _, step := range []func(context.Context) error{m.joined, m.forgetSessions, m.identify, m.follow} {
-		if err := step(ctx); err != nil {
-			listener.Close()
-			m.Stop(ctx)
-			return nil, err
-		}
+	if err = m.until(ctx, m.join); err == nil {
+		err = m.until(ctx, m.identify)
+	}
+	if err == nil {
+		err = m.follow(ctx)
+	}
+	if err != nil {
+		listener.Close()
+		m.Stop(ctx)
+		return nil, err
 	}
 	m.serve(listener)
 	return m, nil
+}
+
+// until tries a step of the start until it is done: a majority of the members must run for it.
+func (m *Member) until(ctx context.Context, step func(context.Context) (done bool, err error)) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, within)
+		done, err := step(bounded)
+		cancel()
+		if done {
+			return err
+		}
+		if err != nil {
+			m.front.log.Info("this member does not count yet", "reason", err)
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
+		}
+	}
 }
 
 // follow begins to follow what etcd has.

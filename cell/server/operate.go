@@ -3,17 +3,14 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // cell serves the API of the cell itself.
@@ -23,7 +20,7 @@ type cell struct{ *Member }
 func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
 	s := c.etcd.Server
 	r := &cellv1.StatusResponse{
-		Cell: c.id, Member: c.config.Name, Version: version(),
+		Cell: s.Cluster().ID().String(), Member: c.config.Name, Version: version(),
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
 		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: *c.front.shortage.Load(),
 	}
@@ -113,57 +110,19 @@ func (c cell) change(ctx context.Context, do func(context.Context) error, what s
 	}
 }
 
-// idAt is where the cell's id stands, which the first member that serves has made up.
-const idAt = "holdfast/cell"
-
-// identify finds out which cell this is.
-func (m *Member) identify(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	id := newSessionID()
-	r, err := m.etcd.Server.Txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{table.CompareCreated([]byte(idAt), nil, etcdserverpb.Compare_EQUAL, 0)},
-		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(idAt), id, 0)},
-		Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(idAt), nil, 1)},
-	})
-	if err != nil {
-		return fmt.Errorf("the members of the cell do not agree yet: %w", err)
-	}
-	if m.id = id; !r.Succeeded {
-		m.id = string(r.Responses[0].GetResponseRange().Kvs[0].Value)
-	}
-	return nil
-}
-
-// joined sees to it that a member counts and is where it says. It learns until it has caught up, if it was
+// join sees to it that a member counts and is where it says. It learns until it has caught up, if it was
 // added; and its peer URL may be another one than when it was started last.
-func (m *Member) joined(ctx context.Context) error {
-	s := m.etcd.Server
-	for {
-		own := s.Cluster().Member(s.MemberID())
-		if own == nil {
-			return errors.New("this member is not in the cell: it was removed, or its data is of another cell")
-		}
-		want := m.config.peerURL()
-		var err error
-		bounded, cancel := context.WithTimeout(ctx, within)
-		switch {
-		case len(own.PeerURLs) != 1 || own.PeerURLs[0] != want:
-			_, err = m.client.MemberUpdate(bounded, uint64(own.ID), []string{want})
-		case own.IsLearner:
-			_, err = m.client.MemberPromote(bounded, uint64(own.ID)) // refused until it has caught up
-		default:
-			cancel()
-			return nil
-		}
-		cancel()
-		if err != nil {
-			m.front.log.Info("this member does not count yet", "reason", err)
-		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
-			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
-		}
+func (m *Member) join(ctx context.Context) (done bool, err error) {
+	own, want := m.etcd.Server.Cluster().Member(m.etcd.Server.MemberID()), m.config.peerURL()
+	switch {
+	case own == nil:
+		return true, errors.New("this member is not in the cell: it was removed, or its data is of another cell")
+	case len(own.PeerURLs) != 1 || own.PeerURLs[0] != want:
+		_, err = m.client.MemberUpdate(ctx, uint64(own.ID), []string{want})
+	case own.IsLearner:
+		_, err = m.client.MemberPromote(ctx, uint64(own.ID)) // refused until it has caught up
+	default:
+		return true, nil
 	}
+	return false, err
 }
