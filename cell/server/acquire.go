@@ -251,7 +251,7 @@ func (a *acquire) await(ctx context.Context, e *entry) error {
 			if err := a.signOfLife(ctx); err != nil {
 				return err
 			}
-		case <-a.stopping:
+		case <-a.stopping.Done():
 			return refuse(cellv1.Reason_REASON_UNCERTAIN, "this member is about to stop: make the same call at another")
 		case <-end:
 			// A place that has become a hold stays: the same call at another member may have told of the hold (P1).

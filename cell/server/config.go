@@ -67,7 +67,7 @@ type Config struct {
 // TLS are files with a certificate, its private key, and the authority that signs those of the other
 // side. They are read again when they change.
 type TLS struct {
-	Cert, Key, CA string
+	CA, Cert, Key string
 }
 
 func (t TLS) set() bool { return t != TLS{} }

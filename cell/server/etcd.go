@@ -26,7 +26,7 @@ import (
 
 // startEtcd starts the member's etcd and waits until it takes part in its cell. Nobody but this
 // process speaks to it as a client: its socket is in the data directory, which is for nobody else.
-func startEtcd(ctx context.Context, c *Config, stopping *atomic.Bool) (*embed.Etcd, error) {
+func startEtcd(ctx context.Context, c *Config, stopping context.Context) (*embed.Etcd, error) {
 	if err := makePrivate(c.Data); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func makePrivate(dir string) error {
 	return err
 }
 
-func etcdConfig(c *Config, stopping *atomic.Bool) *embed.Config {
+func etcdConfig(c *Config, stopping context.Context) *embed.Config {
 	e := embed.NewConfig()
 	e.Name, e.Dir = c.Name, c.etcdDir()
 	e.TickMs, e.ElectionMs = uint(c.Heartbeat/time.Millisecond), uint(c.Election/time.Millisecond)
@@ -128,11 +128,11 @@ func (s etcdStore) Reached(ctx context.Context) (int64, error) {
 // Once the member stops they are for debugging: etcd complains that its listeners are closed.
 type etcdLog struct {
 	log      *slog.Logger
-	stopping *atomic.Bool
+	stopping context.Context
 }
 
 // zapTo returns a logger for etcd.
-func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
+func zapTo(log *slog.Logger, stopping context.Context) *zap.Logger {
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "message", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
 	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(etcdLog{log, stopping}), zap.WarnLevel))
 }
@@ -141,7 +141,7 @@ func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 func (l etcdLog) Write(line []byte) (int, error) {
 	level := slog.LevelInfo
 	switch {
-	case l.stopping.Load():
+	case l.stopping.Err() != nil:
 		level = slog.LevelDebug
 	case !bytes.HasPrefix(line, []byte(`{"level":"warn"`)):
 		level = slog.LevelError

@@ -36,7 +36,7 @@ type front struct {
 	poll       time.Duration   // driver.Caps.Poll
 	life       context.Context // until the member stops
 	background sync.WaitGroup
-	stopping   chan struct{}          // closed when parked calls are to go to another member
+	stopping   context.Context        // until parked calls are to go to another member
 	leads      func() bool            // whether this member leads the cell
 	written    atomic.Int64           // the last revision that a transaction of this member has seen
 	shortage   atomic.Pointer[string] // why nobody gets anything new; "": they do
@@ -48,13 +48,13 @@ type front struct {
 // A place lasts for a second more than etcd's shortest lease after the last sign of life of its client,
 // which comes three times as often as long as the session has places. So a dead client's place is gone,
 // with the half second that its member may take to notice it (expireEvery), within two of poll (P7).
-func newFront(life context.Context, s store, c *Config, g *guard) *front {
+func newFront(life, stopping context.Context, s store, c *Config, g *guard) *front {
 	shortest := wholeSeconds(c.Election * 3 / 2)
 	places := time.Duration(shortest+1) * time.Second
 	f := &front{
 		guard: g, store: s, mirror: newMirror(driver.HostClock), clock: driver.HostClock, log: c.Log, audit: c.Audit,
 		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
-		life: life, stopping: make(chan struct{}), aliveness: aliveness{process: rand.Text()},
+		life: life, stopping: stopping, aliveness: aliveness{process: rand.Text()},
 	}
 	f.shortage.Store(new(string))
 	f.mirror.mayRead = func(s *session, path string) bool {

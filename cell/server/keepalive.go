@@ -71,7 +71,7 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 		case <-time.After(next):
 		case <-st.news:
 		case <-superseded:
-		case <-k.stopping:
+		case <-k.stopping.Done():
 			k.resp.MemberStopping = true
 			k.now = true
 		case <-ctx.Done():

@@ -131,7 +131,7 @@ func (m *Member) health(ready bool) http.HandlerFunc {
 		default:
 		}
 		switch {
-		case ready && m.stopping.Load():
+		case ready && m.stopping.Err() != nil:
 			http.Error(w, "the member is about to stop", http.StatusServiceUnavailable)
 		case ready && m.etcd.Server.Leader() == 0:
 			http.Error(w, "the member knows no leader: a majority of the members must run", http.StatusServiceUnavailable)
