@@ -111,9 +111,6 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.ttl <= 0 || o.TTL > 0 && s.ttl < o.TTL {
-		return nil, fmt.Errorf("the cell has opened a session of %v, asked were %v", s.ttl, o.TTL)
-	}
 	s.life, s.die = context.WithCancelCause(context.Background())
 	go s.keepAlive()
 	return s, nil

@@ -28,7 +28,7 @@ import (
 // impatient makes a member wait for its clients only shortly.
 func impatient(c *Config) {
 	c.patience = patience{
-		handshake: 500 * time.Millisecond, request: time.Second, idle: time.Second, answer: 500 * time.Millisecond,
+		handshake: 500 * time.Millisecond, request: time.Second, idle: time.Second, answer: 500 * time.Millisecond, call: time.Second,
 	}
 }
 

@@ -139,9 +139,6 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 			return nil, err
 		}
 	}
-	if err := f.hasSpace(); err != nil {
-		return nil, err
-	}
 	var shown *cellv1.Node
 	rev, err := f.changed(ctx, f.may(m.Path, toWrite), func() (txn *etcdserverpb.TxnRequest, err error) {
 		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
@@ -333,10 +330,11 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	if err := f.syncFor(ctx, m.Path, toRead); err != nil {
 		return nil, err
 	}
-	if want != 0 {
-		if err := f.mayWatch(s); err != nil {
-			return nil, err
-		}
+	f.mirror.mu.Lock()
+	n := len(s.watches)
+	f.mirror.mu.Unlock()
+	if want != 0 && n >= maxWatches {
+		return nil, refuse(cellv1.Reason_REASON_QUOTA, "the session watches %d nodes: more are not right", n)
 	}
 	key := watchesAt + s.id + "/" + m.Path
 	op := table.DeleteOp([]byte(key))

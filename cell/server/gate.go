@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
 
 // sequencerHeader is the header of a call that is to be done only while a lock is held.
@@ -20,28 +22,26 @@ type gate struct {
 	next   http.Handler
 	errors *connect.ErrorWriter
 	local  bool // everybody is admitted, because nobody comes from another host
-	slow   time.Duration
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := newHurried(w, r, g.slow)
 	l := lanes[r.URL.Path]
 	switch {
 	case g.local && !namesLoopback(r.Host):
 		// A browser on this host may show a page of evil.example, which has just become a name of this
 		// host. Without this check the page could call.
-		http.Error(out, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)
+		http.Error(w, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)
 		return
 	case l == open:
-		g.next.ServeHTTP(out, r)
+		g.next.ServeHTTP(w, r)
 		return
 	}
-	if err := g.admit(out, r, l); err == nil {
+	if err := g.admit(w, r, l); err == nil {
 		return
 	} else if g.errors.IsSupported(r) { // in the protocol that the caller speaks
-		g.errors.Write(out, r, err)
+		g.errors.Write(w, r, err)
 	} else {
-		http.Error(out, err.Error(), http.StatusUnauthorized)
+		http.Error(w, err.Error(), http.StatusUnauthorized)
 	}
 }
 
@@ -64,6 +64,9 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, l lane) error {
 		}
 		ctx = context.WithValue(ctx, fenceKey{}, f)
 	}
+	if r.URL.Path == cellv1connect.CellBackupProcedure { // it takes as long as it takes
+		http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	}
 	g.next.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
@@ -75,32 +78,3 @@ func namesLoopback(host string) bool {
 	}
 	return loopback(strings.Trim(host, "[]"))
 }
-
-// hurried is the writer of an answer that a client must take in: else the connection, or the call, is cut.
-type hurried struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	within  time.Duration
-	begun   time.Time // when the deadline was last set
-}
-
-func newHurried(w http.ResponseWriter, r *http.Request, within time.Duration) *hurried {
-	u := &hurried{ResponseWriter: w, control: http.NewResponseController(w), within: within}
-	if r.ProtoMajor == 1 {
-		u.control.SetWriteDeadline(time.Time{}) // that of the answer before
-	}
-	return u
-}
-
-// Write sets the deadline, unless that was done a moment ago: with HTTP/2 it wakes the connection.
-func (u *hurried) Write(p []byte) (int, error) {
-	if now := time.Now(); now.Sub(u.begun) >= u.within/10 {
-		u.begun = now
-		u.control.SetWriteDeadline(now.Add(u.within))
-	}
-	return u.ResponseWriter.Write(p)
-}
-
-// Unwrap is for http.ResponseController, and Flush for those who do not know of it.
-func (u *hurried) Unwrap() http.ResponseWriter { return u.ResponseWriter }
-func (u *hurried) Flush()                      { u.control.Flush() }

@@ -89,8 +89,7 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 	}
 }
 
-// longestParked is for how long a call is parked whose client sees to the session by other calls, if half
-// of the TTL is not longer. Proxies cut what is silent for a minute.
+// longestParked is for how long a call is parked at most. Proxies cut what is silent for a minute.
 const longestParked = 45 * time.Second
 
 // signOfLife takes the arrival of the call as a sign of life: the session's places are confirmed, and
@@ -154,7 +153,7 @@ func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 	if st.extended != 0 {
 		in = st.extended.Add(st.everyLocked(s)).Sub(now)
 	}
-	in = min(in, k.arrived.Add(max(s.record.ttl()/2, longestParked)).Sub(now))
+	in = min(in, k.arrived.Add(longestParked).Sub(now))
 	if s.places > 0 {
 		in = min(in, k.arrived.Add(k.pulse).Sub(now))
 	}

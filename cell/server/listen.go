@@ -15,10 +15,11 @@ type patience struct {
 	handshake time.Duration // of TLS, and for the header of a request
 	request   time.Duration // for all of a request
 	idle      time.Duration // for the next request of a connection
-	answer    time.Duration // for the client to take in a part of an answer
+	answer    time.Duration // for the client of a connection to take in anything
+	call      time.Duration // for all of a call: longer than any is parked
 }
 
-var usualPatience = patience{handshake: 5 * time.Second, request: 15 * time.Second, idle: 2 * time.Minute, answer: 10 * time.Second}
+var usualPatience = patience{handshake: 5 * time.Second, request: 15 * time.Second, idle: 2 * time.Minute, answer: 10 * time.Second, call: 2 * time.Minute}
 
 // Bounds of requests.
 const (
@@ -44,7 +45,7 @@ func newServer(h http.Handler, p patience, log *slog.Logger) *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler: h, Protocols: protocols, MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: p.handshake, ReadTimeout: p.request, IdleTimeout: p.idle,
+		ReadHeaderTimeout: p.handshake, ReadTimeout: p.request, WriteTimeout: p.call, IdleTimeout: p.idle,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, WriteByteTimeout: p.answer,
 			MaxEncoderHeaderTableSize: noTable,

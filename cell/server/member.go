@@ -143,7 +143,7 @@ func (m *Member) serve(l net.Listener) {
 	mux.HandleFunc("GET /readyz", m.health(true))
 	m.http = newServer(&gate{
 		front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(),
-		local: m.config.local(), slow: m.config.patience.answer,
+		local: m.config.local(),
 	}, m.config.patience, m.front.log)
 	l = netutil.LimitListener(l, m.config.Connections)
 	if m.certificates != nil {

@@ -55,23 +55,25 @@ const near = 1000
 // mayHave reports whether there is space for anything new, and a principal may have more. Of what others do at the same
 // moment nothing is known: so limits may be passed by as many calls as are under way at once.
 func (f *front) mayHave(ctx context.Context, p *principal, kind string, more int64) error {
-	if err := f.hasSpace(); err != nil || p == nil || p.limits == nil {
+	if err := f.hasSpace(); err != nil || more <= 0 || p == nil || p.limits == nil {
 		return err
 	}
-	for most, reached := int64(p.limits[kind]), false; ; reached = true {
+	have := func() int64 {
 		f.mirror.mu.Lock()
-		n := f.mirror.usageLocked(p.name)[kind] + more
-		f.mirror.mu.Unlock()
-		switch {
-		case n+near <= most, n <= most && reached:
-			return nil
-		case reached:
-			return refuse(cellv1.Reason_REASON_QUOTA, "the principal would have %d %s: at most %d are right", n, kind, most)
-		}
+		defer f.mirror.mu.Unlock()
+		return f.mirror.usageLocked(p.name)[kind] + more
+	}
+	n, most := have(), int64(p.limits[kind])
+	if n+near > most {
 		if err := f.mirror.reach(ctx, f.written.Load()); err != nil {
 			return ofStore(ctx, err)
 		}
+		n = have()
 	}
+	if n > most {
+		return refuse(cellv1.Reason_REASON_QUOTA, "the principal would have %d %s: at most %d are right", n, kind, most)
+	}
+	return nil
 }
 
 // maxWaiters is how many may wait for one name, and maxWatches how many nodes a session may watch.
@@ -80,35 +82,19 @@ const (
 	maxWatches = 10_000
 )
 
-// mayWatch reports whether a session may watch another node.
-func (f *front) mayWatch(s *session) error {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	if n := len(s.watches); n >= maxWatches {
-		return refuse(cellv1.Reason_REASON_QUOTA, "the session watches %d nodes: more are not right", n)
-	}
-	return nil
-}
-
 // mayStore reports whether the caller may write the contents of a node. They count as those of the principal that
 // has made the node.
 func (f *front) mayStore(ctx context.Context, path string, size int) error {
+	maker, nodes, bytes := callerOf(ctx), int64(1), int64(size)
 	f.mirror.mu.Lock()
-	n := f.mirror.nodeLocked(path)
-	maker, more := callerOf(ctx), int64(size)
-	if n != nil {
-		maker, more = f.guard.named(n.acl.By), more-int64(n.size)
+	if n := f.mirror.nodeLocked(path); n != nil {
+		maker, nodes, bytes = f.guard.named(n.acl.By), 0, bytes-int64(n.size)
 	}
 	f.mirror.mu.Unlock()
-	if n == nil {
-		if err := f.mayHave(ctx, maker, "nodes", 1); err != nil {
-			return err
-		}
+	if err := f.mayHave(ctx, maker, "nodes", nodes); err != nil {
+		return err
 	}
-	if more <= 0 {
-		return nil
-	}
-	return f.mayHave(ctx, maker, "bytes", more)
+	return f.mayHave(ctx, maker, "bytes", bytes)
 }
 
 // countLocked adds a node to what its maker has, or takes it away.
