@@ -153,22 +153,13 @@ func cellError(err error) error {
 // askWithin is how long a member may take to say how it is.
 const askWithin = 3 * time.Second
 
-// statusJSON is the JSON form of a member's status. It is an interface: fields may be added.
+// statusJSON is the JSON form of a member's status: that of the API, without what is 0. It is an interface: fields may
+// be added.
 type statusJSON struct {
-	Address   string `json:"address"`
-	Error     string `json:"error,omitempty"`
-	Cell      string `json:"cell,omitempty"`
-	Member    string `json:"member,omitempty"`
-	Leads     bool   `json:"leads"`
-	Leader    string `json:"leader,omitempty"`
-	Version   string `json:"version,omitempty"`
-	Revision  int64  `json:"revision,omitempty"`
-	Size      int64  `json:"size,omitempty"`
-	SizeInUse int64  `json:"size_in_use,omitempty"`
-	Sessions  int32  `json:"sessions"`
-	Names     int32  `json:"names"`
-	Nodes     int32  `json:"nodes"`
-	Shortage  string `json:"shortage,omitempty"`
+	Address string `json:"address"`
+	Error   string `json:"error,omitempty"`
+	Leads   bool   `json:"leads"`
+	*cellv1.StatusResponse
 }
 
 // cellStatus prints how each member is. It fails if one does not answer, has no leader, or has too little space.
@@ -179,18 +170,14 @@ func (a *app) cellStatus(ctx context.Context, c *cellStore, _ []string) error {
 	var wrong []string
 	answers := false
 	for _, s := range c.Statuses(ctx) {
-		j, row := statusJSON{Address: s.Address}, []string{s.Address, "", "does not answer"}
+		j, row := statusJSON{Address: s.Address, StatusResponse: s.Status}, []string{s.Address, "", "does not answer"}
 		if r := s.Status; s.Err != nil {
 			j.Error = oneLine(s.Err)
 			wrong = append(wrong, "no answer from "+s.Address+": "+j.Error)
 		} else {
 			answers = true
-			j = statusJSON{
-				s.Address, "", r.Cell, r.Member, r.Leader == r.Member, r.Leader, r.Version, r.Revision, r.Size, r.SizeInUse,
-				r.Sessions, r.Names, r.Nodes, r.Shortage,
-			}
 			state := "follows " + r.Leader
-			if j.Leads {
+			if j.Leads = r.Leader == r.Member; j.Leads {
 				state = "leads"
 			} else if r.Leader == "" {
 				state = "no leader"
