@@ -210,7 +210,7 @@ func (s *Session) keepAlive() {
 	}
 }
 
-// park makes a call that is parked. The member answers it when half of the TTL is over since the session was last
+// park makes a call that is parked. The member answers it when a third of the TTL is over since the session was last
 // extended. If it has not, soon after, another member is asked, while there is time; so it is if calls of Extend have
 // gone to another one.
 func (s *Session) park() error {

@@ -126,21 +126,15 @@ func intact(backup string) ([]byte, error) {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() <= sha256.Size {
-		return nil, errNoBackup
+	if err != nil || info.Size() <= sha256.Size {
+		return nil, cmp.Or(err, errNoBackup)
 	}
 	hash, want := sha256.New(), make([]byte, sha256.Size)
 	if _, err := io.CopyN(hash, file, info.Size()-sha256.Size); err != nil {
 		return nil, err
 	}
-	if _, err := io.ReadFull(file, want); err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(hash.Sum(nil), want) {
-		return nil, errNoBackup
+	if _, err := io.ReadFull(file, want); err != nil || !bytes.Equal(hash.Sum(nil), want) {
+		return nil, cmp.Or(err, errNoBackup)
 	}
 	return want, nil
 }
@@ -165,15 +159,13 @@ func (m *Member) identify(ctx context.Context) (done bool, err error) {
 			return true, nil
 		}
 	}
-	same := []*etcdserverpb.Compare{table.CompareChanged([]byte(idAt), changed)}
+	same := compares{table.CompareChanged([]byte(idAt), changed)}
 	for key := []byte{0}; key != nil; {
 		if key, err = m.forgetSome(ctx, key, same); err != nil {
 			return false, err
 		}
 	}
-	resp, err := m.front.store.Txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: same, Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(idAt), id, 0)},
-	})
+	resp, err := m.front.store.Txn(ctx, when(same, table.PutOp([]byte(idAt), id, 0)))
 	return err == nil && resp.Succeeded, err
 }
 
@@ -181,7 +173,7 @@ func (m *Member) identify(ctx context.Context) (done bool, err error) {
 const forgetAtOnce = 60
 
 // forgetSome removes some keys, all but permanent nodes, and returns where to go on; nil: nowhere.
-func (m *Member) forgetSome(ctx context.Context, from []byte, same []*etcdserverpb.Compare) (next []byte, err error) {
+func (m *Member) forgetSome(ctx context.Context, from []byte, same compares) (next []byte, err error) {
 	resp, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: []byte{0}, Limit: forgetAtOnce, Serializable: true})
 	if err != nil {
 		return nil, err
@@ -198,7 +190,7 @@ func (m *Member) forgetSome(ctx context.Context, from []byte, same []*etcdserver
 		}
 	}
 	if len(ops) > 0 {
-		_, err = m.front.store.Txn(ctx, &etcdserverpb.TxnRequest{Compare: same, Success: ops})
+		_, err = m.front.store.Txn(ctx, when(same, ops...))
 	}
 	if err != nil || !resp.More {
 		return nil, err

@@ -37,7 +37,7 @@ type expired struct {
 	places bool  // only the places are
 	left   bool  // it has ended, and something of it is left: whoever has ended it may have died
 	rev    int64 // of its home
-	same   []*etcdserverpb.Compare
+	same   compares
 }
 
 // expire ends what is over, until the member stops.
@@ -132,13 +132,8 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	}
 	f.mirror.mu.Unlock()
 	for some := range slices.Chunk(all, removalsAtOnce) {
-		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: e.same, Success: []*etcdserverpb.RequestOp{table.TxnOp(table.Remove(f.removals(some), 0))},
-		})
+		resp, err := f.txn(ctx, when(e.same, table.TxnOp(table.Remove(f.removals(some), 0))))
 		if err != nil || !resp.Succeeded {
-			return err
-		}
-		if err := f.mirror.reach(ctx, resp.Header.Revision); err != nil {
 			return err
 		}
 	}
@@ -226,10 +221,8 @@ func (f *front) forgetOld(ctx context.Context) error {
 	var old []*etcdserverpb.RequestOp
 	forget := func(key string, last sighting, after time.Duration) {
 		if last.rev != 0 && f.clock.Now() >= max(last.seen, f.mirror.loaded).Add(after) {
-			old = append(old, table.TxnOp(&etcdserverpb.TxnRequest{
-				Compare: []*etcdserverpb.Compare{table.CompareChanged([]byte(key), last.rev)},
-				Success: []*etcdserverpb.RequestOp{table.DeleteOp([]byte(key))},
-			}))
+			same := compares{table.CompareChanged([]byte(key), last.rev)}
+			old = append(old, table.TxnOp(when(same, table.DeleteOp([]byte(key)))))
 		}
 	}
 	f.mirror.mu.Lock()
@@ -246,7 +239,7 @@ func (f *front) forgetOld(ctx context.Context) error {
 	}
 	f.mirror.mu.Unlock()
 	for some := range slices.Chunk(old, removalsAtOnce) {
-		if _, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Success: some}); err != nil {
+		if _, err := f.store.Txn(ctx, when(nil, some...)); err != nil {
 			return err
 		}
 	}

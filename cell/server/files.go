@@ -172,14 +172,12 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 	case m.IfGeneration != nil && (there && n.contentsAt != *m.IfGeneration || !there && *m.IfGeneration != 0):
 		return nil, nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
 	case there:
-		return &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{table.CompareChanged(contents, n.contentsAt)},
-			Success: []*etcdserverpb.RequestOp{table.PutOp(contents, string(m.Contents), 0)},
-		}, f.mirror.showNodeLocked(n), nil
+		same := compares{table.CompareChanged(contents, n.contentsAt)}
+		return when(same, table.PutOp(contents, string(m.Contents), 0)), f.mirror.showNodeLocked(n), nil
 	}
 	rights := f.mirror.aclLocked(parentOf(m.Path))
 	rights.By, rights.Session = principalOf(ctx), ""
-	same := []*etcdserverpb.Compare{table.CompareChanged(key, 0)}
+	same := compares{table.CompareChanged(key, 0)}
 	if s != nil {
 		if s.over {
 			return nil, nil, errSessionOver
@@ -190,10 +188,8 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 	if err != nil {
 		return nil, nil, err
 	}
-	return &etcdserverpb.TxnRequest{
-		Compare: same,
-		Success: []*etcdserverpb.RequestOp{table.PutOp(key, string(inherited), 0), table.PutOp(contents, string(m.Contents), 0)},
-	}, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
+	txn := when(same, table.PutOp(key, string(inherited), 0), table.PutOp(contents, string(m.Contents), 0))
+	return txn, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
 }
 
 // Delete removes a node.
@@ -220,13 +216,10 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 		return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
 	}
 	key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
-	return &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{
-			table.CompareChanged(contents, n.contentsAt),
-			table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
-		},
-		Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp(contents)},
-	}, nil
+	return when(compares{
+		table.CompareChanged(contents, n.contentsAt),
+		table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
+	}, table.DeleteOp(key), table.DeleteOp(contents)), nil
 }
 
 // ReadDir lists the children of a path.
@@ -341,18 +334,13 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	if want != 0 {
 		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), 0)
 	}
-	resp, err := f.txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{exists(s.id)}, Success: []*etcdserverpb.RequestOp{op},
-	})
+	resp, err := f.txn(ctx, when(compares{exists(s.id)}, op))
 	if err == nil && !resp.Succeeded {
 		err = errSessionOver
 	}
 	if err != nil {
 		return nil, ofStore(ctx, err)
 	}
-	shown, err := f.node(m.Path, 0)
-	if err != nil {
-		shown = nil
-	}
+	shown, _ := f.node(m.Path, 0) // nil: it is not there
 	return &cellv1.FilesWatchResponse{Node: shown}, nil
 }

@@ -81,6 +81,13 @@ func (f *front) each(interval time.Duration, do func()) {
 	}
 }
 
+// compares are conditions of a transaction, and when returns one that does something if they hold.
+type compares = []*etcdserverpb.Compare
+
+func when(same compares, ops ...*etcdserverpb.RequestOp) *etcdserverpb.TxnRequest {
+	return &etcdserverpb.TxnRequest{Compare: same, Success: ops}
+}
+
 // put does a transaction. The mirror may show it a little later.
 func (f *front) put(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	resp, err := f.fenced(ctx, req)

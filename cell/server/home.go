@@ -46,13 +46,7 @@ func exists(id string) *etcdserverpb.Compare {
 
 // settle makes this process a session's home.
 func (f *front) settle(ctx context.Context, s *session) error {
-	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{exists(s.id)},
-		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(homesAt+s.id), f.aliveness.process, 0)},
-	})
-	if err == nil {
-		err = f.mirror.reach(ctx, resp.Header.Revision)
-	}
+	resp, err := f.txn(ctx, when(compares{exists(s.id)}, table.PutOp([]byte(homesAt+s.id), f.aliveness.process, 0)))
 	switch {
 	case err != nil:
 		return ofStore(ctx, err)
@@ -162,9 +156,7 @@ func (f *front) alive(ctx context.Context) (driver.Instant, error) {
 // tellAlive puts the key, for all that wait for the call.
 func (f *front) tellAlive() {
 	l, sent := &f.aliveness, f.clock.Now()
-	_, err := f.store.Txn(f.life, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{
-		table.PutOp([]byte(aliveAt+l.process), "", 0),
-	}})
+	_, err := f.store.Txn(f.life, when(nil, table.PutOp([]byte(aliveAt+l.process), "", 0)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err = err; err == nil {
@@ -172,9 +164,4 @@ func (f *front) tellAlive() {
 	}
 	close(l.call)
 	l.call = nil
-}
-
-// seeLocked takes in that a member's process has told that it lives, or that its key is gone.
-func (m *mirror) seeLocked(process string, rev int64) {
-	m.alive[process] = sighting{rev, m.clock.Now()}
 }

@@ -151,7 +151,7 @@ func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 	}
 	now := k.clock.Now()
 	if st.extended != 0 {
-		in = st.extended.Add(st.everyLocked(s)).Sub(now)
+		in = st.extended.Add(s.record.ttl() / 3).Sub(now)
 	}
 	in = min(in, k.arrived.Add(longestParked).Sub(now))
 	if s.places > 0 {
@@ -176,9 +176,6 @@ func (k *keepAlive) answer(ctx context.Context, extend bool) error {
 		k.resp.Session = extension(ttl, sent.Sub(k.arrived))
 		k.mirror.mu.Lock()
 		st.extended = max(st.extended, sent)
-		if k.now {
-			st.urged = st.extended
-		}
 		k.mirror.mu.Unlock()
 	}
 	k.mirror.mu.Lock()

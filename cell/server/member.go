@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"connectrpc.com/connect"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // Member is a running member of a cell. Its methods are safe for concurrent use.
@@ -105,9 +105,7 @@ func (m *Member) until(ctx context.Context, step func(context.Context) (done boo
 		if err != nil {
 			m.front.log.Info("this member does not count yet", "reason", err)
 		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
+		if !pause.Sleep(ctx, retryEvery) {
 			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
 		}
 	}

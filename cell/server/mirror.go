@@ -199,7 +199,7 @@ func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool, nodes ma
 	case strings.HasPrefix(key, homesAt):
 		m.putHomeLocked(strings.TrimPrefix(key, homesAt), kv.Value, kv.ModRevision)
 	case strings.HasPrefix(key, aliveAt):
-		m.seeLocked(strings.TrimPrefix(key, aliveAt), kv.ModRevision)
+		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{kv.ModRevision, m.clock.Now()}
 	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
 		m.putNodeLocked(kv, nodes)
 	case strings.HasPrefix(key, watchesAt):
@@ -219,7 +219,7 @@ func (m *mirror) deleteLocked(key string, touched map[*name]bool, nodes map[stri
 	case strings.HasPrefix(key, sessionsAt):
 		m.deleteSessionLocked(strings.TrimPrefix(key, sessionsAt))
 	case strings.HasPrefix(key, aliveAt):
-		m.seeLocked(strings.TrimPrefix(key, aliveAt), 0)
+		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{0, m.clock.Now()}
 	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
 		m.deleteNodeLocked(key, nodes)
 	case strings.HasPrefix(key, watchesAt):
@@ -279,7 +279,8 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	if e.Value.Closed {
 		m.closesLocked(e, true)
 	} else {
-		e.session = m.ownerLocked(sessionOf(e.Key))
+		id, _ := table.ClientOf(e.Key)
+		e.session = m.ownerLocked(id)
 		e.session.addLocked(e)
 	}
 	touched[n] = true

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // cell serves the API of the cell itself.
@@ -99,14 +100,9 @@ func (c cell) change(ctx context.Context, do func(context.Context) error, what s
 			r, err := c.Status(ctx, nil)
 			return r.GetMembers(), err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryEvery):
-			if errors.Is(err, rpctypes.ErrUnhealthy) {
-				continue
-			}
+		if !errors.Is(err, rpctypes.ErrUnhealthy) || !pause.Sleep(ctx, retryEvery) {
+			return nil, refuse(cellv1.Reason_REASON_REFUSED, "the members were not changed: %w", err)
 		}
-		return nil, refuse(cellv1.Reason_REASON_REFUSED, "the members were not changed: %w", err)
 	}
 }
 

@@ -193,7 +193,6 @@ type stream struct {
 	news     chan struct{}  // one value: there is something to tell or to do
 	call     chan struct{}  // the call that is parked: closed when a later one has come; nil: none is
 	extended driver.Instant // when the session was last extended at this member; 0: it never was
-	urged    driver.Instant // when the client last wanted it to be extended at once; 0: it never did
 }
 
 // maxEvents is how many events wait for a client. With more it is told all that it has.
@@ -283,13 +282,4 @@ func (st *stream) parkLocked() (superseded chan struct{}) {
 	}
 	st.call = make(chan struct{})
 	return st.call
-}
-
-// everyLocked returns after how much of the TTL the parked call extends the session: a third, or half
-// if the client sees to it by itself each third.
-func (st *stream) everyLocked(s *session) time.Duration {
-	if st.urged != 0 && st.urged == st.extended {
-		return s.record.ttl() / 2
-	}
-	return s.record.ttl() / 3
 }

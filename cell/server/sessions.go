@@ -49,9 +49,9 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 		return nil, err
 	}
 	// If what follows fails the session ends by itself: nobody knows of it.
-	if _, err := f.txn(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{
+	if _, err := f.txn(ctx, when(nil,
 		table.PutOp([]byte(sessionsAt+id), string(text), 0), table.PutOp([]byte(homesAt+id), f.aliveness.process, 0),
-	}}); err != nil {
+	)); err != nil {
 		return nil, ofStore(ctx, err)
 	}
 	f.mirror.mu.Lock()
@@ -83,13 +83,8 @@ func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.Cl
 }
 
 // end ends a session if some comparisons succeed, and all that it has. First no member serves it any more.
-func (f *front) end(ctx context.Context, s *session, same []*etcdserverpb.Compare, killed bool) error {
-	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Compare: same, Success: []*etcdserverpb.RequestOp{
-		table.DeleteOp([]byte(sessionsAt + s.id)), table.DeleteOp([]byte(homesAt + s.id)),
-	}})
-	if err == nil && resp.Succeeded {
-		err = f.mirror.reach(ctx, resp.Header.Revision)
-	}
+func (f *front) end(ctx context.Context, s *session, same compares, killed bool) error {
+	resp, err := f.txn(ctx, when(same, table.DeleteOp([]byte(sessionsAt+s.id)), table.DeleteOp([]byte(homesAt+s.id))))
 	if err != nil || !resp.Succeeded {
 		return ofStore(ctx, err)
 	}
@@ -116,10 +111,8 @@ func (f *front) clear(ctx context.Context, s *session, killed bool) error {
 	}
 	for path, instance := range s.nodes {
 		key := []byte(nodesAt + path)
-		keys = append(keys, table.TxnOp(&etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, instance)},
-			Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp([]byte(contentsAt + path))},
-		}))
+		same := compares{table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, instance)}
+		keys = append(keys, table.TxnOp(when(same, table.DeleteOp(key), table.DeleteOp([]byte(contentsAt+path)))))
 	}
 	for path := range s.watches {
 		keys = append(keys, table.DeleteOp([]byte(watchesAt+s.id+"/"+path)))
@@ -128,7 +121,7 @@ func (f *front) clear(ctx context.Context, s *session, killed bool) error {
 	_, err := f.remove(ctx, entries)
 	for some := range slices.Chunk(keys, removalsAtOnce/2) {
 		if err == nil {
-			_, err = f.put(ctx, &etcdserverpb.TxnRequest{Success: some})
+			_, err = f.put(ctx, when(nil, some...))
 		}
 	}
 	return ofStore(ctx, err)
