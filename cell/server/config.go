@@ -136,8 +136,10 @@ func (c *Config) local() bool {
 	return loopback(host) && !c.knowsPrincipals() && !c.Insecure
 }
 
+const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
+
 func checkMemberName(name string) error {
-	if name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") != "" {
+	if name == "" || len(name) > 64 || strings.Trim(name, nameChars) != "" {
 		return fmt.Errorf("member name %.80q: 1 to 64 letters, digits, dots and dashes are right", name)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // store is what the front asks of its member's etcd.
@@ -69,15 +70,11 @@ func (f *front) note(ctx context.Context, what string, args ...any) {
 	f.audit.Info(what, append(args, "by", principalOf(ctx))...)
 }
 
-// each does something again and again, until the member stops.
+// each does something now, and again and again until the member stops.
 func (f *front) each(interval time.Duration, do func()) {
-	for tick := time.Tick(interval); ; {
-		select {
-		case <-tick:
-			do()
-		case <-f.life.Done():
-			return
-		}
+	for f.life.Err() == nil {
+		do()
+		pause.Sleep(f.life, interval)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // KeepAlive keeps a session alive and brings its events.
@@ -46,7 +47,11 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 	st.acknowledgeLocked(cursor)
 	var superseded chan struct{} // nil: it is not parked
 	if !k.now {
-		superseded = st.parkLocked()
+		if st.call != nil {
+			close(st.call) // one that is parked is answered
+		}
+		superseded = make(chan struct{})
+		st.call = superseded
 	}
 	m.mu.Unlock()
 	defer func() {
@@ -157,7 +162,7 @@ func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 	if s.places > 0 {
 		in = min(in, k.arrived.Add(k.pulse).Sub(now))
 	}
-	return in, st.pendingLocked(), false
+	return in, st.restart || len(st.events) > 0, false
 }
 
 // answer extends the session if that is wanted or due soon, and fills in what there is to tell. The
@@ -196,24 +201,14 @@ func (k *keepAlive) extend(ctx context.Context) (driver.Instant, error) {
 			return taken, err
 		case ctx.Err() != nil:
 			return 0, ended(ctx)
+		case k.clock.Now() >= k.arrived.Add(k.session.record.ttl()/3+2*time.Second), k.life.Err() != nil:
+			return 0, err // the client tries another member while its session has a good part of its time left
 		}
 		// The leader may have just died. The call stays parked until there is another leader, because
 		// clients that came back at once would only make the members busy.
-		if k.clock.Now() >= k.arrived.Add(k.patience()) {
-			return 0, err
-		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
-		case <-k.life.Done():
-			return 0, err
-		}
+		pause.Sleep(ctx, retryEvery)
 	}
 }
 
 // retryEvery is the time between two attempts to extend a session.
 const retryEvery = 100 * time.Millisecond
-
-// patience is for how long a call is parked at most: then the client may try another member while its
-// session has a good part of its time left.
-func (k *keepAlive) patience() time.Duration { return k.session.record.ttl()/3 + 2*time.Second }

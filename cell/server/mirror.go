@@ -112,12 +112,7 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 	touched, nodes := map[*name]bool{}, map[string]*nodeChange{}
 	for _, kv := range kvs { // what they have comes before them in the order of keys
 		if id, ok := strings.CutPrefix(string(kv.Key), sessionsAt); ok {
-			if s := before[id]; s != nil { // calls have it already
-				m.sessions[id] = s
-				s.forgetLocked(m)
-				s.usage["sessions"]++
-			}
-			m.putSessionLocked(id, kv.Value)
+			m.putSessionLocked(id, kv.Value, before[id]) // calls have that already
 		}
 	}
 	for _, kv := range kvs {
@@ -195,7 +190,7 @@ func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool, nodes ma
 	case strings.HasPrefix(key, layout.LocksAt):
 		m.putEntryLocked(kv, touched)
 	case strings.HasPrefix(key, sessionsAt):
-		m.putSessionLocked(strings.TrimPrefix(key, sessionsAt), kv.Value)
+		m.putSessionLocked(strings.TrimPrefix(key, sessionsAt), kv.Value, nil)
 	case strings.HasPrefix(key, homesAt):
 		m.putHomeLocked(strings.TrimPrefix(key, homesAt), kv.Value, kv.ModRevision)
 	case strings.HasPrefix(key, aliveAt):

@@ -148,7 +148,11 @@ func (f *front) removals(some []removal) []table.Removal {
 		}
 		r.entry.released = !r.tell
 		k.Key, k.Created, k.Mod = r.entry.Key, r.entry.Created, r.place
-		if left := max(f.minimumLeftLocked(r.entry), r.closed); left > 0 && !r.unused {
+		left := r.closed
+		if r.entry.holds && !r.entry.Value.Closed { // its minimum may not be over
+			left = max(left, r.entry.opens().Sub(f.clock.Now()))
+		}
+		if left > 0 && !r.unused {
 			k.Closed = closedText(r.entry, left)
 		}
 	}
