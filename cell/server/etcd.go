@@ -190,35 +190,27 @@ func (f *failover) watch(life context.Context) {
 	}
 }
 
-// bounded returns the context of a request that is given up in time, and what says whether that was because another member
-// leads now.
-func (f *failover) bounded(ctx context.Context) (_ context.Context, end func(error) error) {
+// ask makes a request, which is given up in time, and when another member has led for a while.
+func ask[Q, A any](ctx context.Context, f *failover, request func(context.Context, Q) (A, error), q Q) (answer A, err error) {
 	ctx, stop := context.WithTimeout(ctx, within)
+	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })
-	return ctx, func(err error) error {
-		if err != nil && context.Cause(ctx) == errLeaderGone {
-			err = errLeaderGone
-		}
-		forget()
-		cancel(nil)
-		stop()
-		return err
+	defer cancel(nil)
+	defer context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })()
+	if answer, err = request(ctx, q); err != nil && context.Cause(ctx) == errLeaderGone {
+		err = errLeaderGone
 	}
+	return answer, err
 }
 
 // Txn implements store. What fails may have been done.
 func (f *failover) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	ctx, end := f.bounded(ctx)
-	resp, err := f.store.Txn(ctx, r)
-	return resp, end(err)
+	return ask(ctx, f, f.store.Txn, r)
 }
 
 // Range implements store.
 func (f *failover) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
-	ctx, end := f.bounded(ctx)
-	resp, err := f.store.Range(ctx, r)
-	return resp, end(err)
+	return ask(ctx, f, f.store.Range, r)
 }
 
 // Reached implements store. It asks again when the leader's end is what it fails by.
@@ -226,9 +218,7 @@ func (f *failover) Reached(ctx context.Context) (int64, error) {
 	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	for {
-		asking, end := f.bounded(ctx)
-		rev, err := f.store.Reached(asking)
-		err = end(err)
+		rev, err := ask(ctx, f, func(ctx context.Context, _ any) (int64, error) { return f.store.Reached(ctx) }, nil)
 		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil {
 			return rev, err
 		}

@@ -81,24 +81,20 @@ func (f *front) mayUse(ctx context.Context, path string, r right) error {
 }
 
 // syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
-// another member takes the right away, and then a secret is written, this member does not show the secret.
+// another member takes the right away, and then a secret is written, this member does not show the secret. "" is of no
+// node: everybody may.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
-	if err := f.sync(ctx); err != nil {
+	if err := f.sync(ctx); err != nil || path == "" {
 		return err
 	}
 	return f.allowed(ctx, path, r)
 }
 
-// may is a condition of a call: that the caller may do something with a path now.
-func (f *front) may(path string, r right) func(context.Context) error {
-	return func(ctx context.Context) error { return f.syncFor(ctx, path, r) }
-}
-
-// changed does a transaction that is made of what the mirror shows, until that is how it is. Before that it has the
-// mirror catch up.
-func (f *front) changed(ctx context.Context, catchUp func(context.Context) error, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
+// changed does a transaction that is made of what the mirror shows, until that is how it is, for a caller who has a right
+// to a path. Before that it has the mirror catch up.
+func (f *front) changed(ctx context.Context, path string, r right, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
 	for {
-		if err := catchUp(ctx); err != nil {
+		if err := f.syncFor(ctx, path, r); err != nil {
 			return 0, err
 		}
 		txn, err := plan()
@@ -140,7 +136,7 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 		}
 	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, f.may(m.Path, toWrite), func() (txn *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, m.Path, toWrite, func() (txn *etcdserverpb.TxnRequest, err error) {
 		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
 			return nil, err
 		}
@@ -194,7 +190,7 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 
 // Delete removes a node.
 func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
-	_, err := f.changed(ctx, f.may(m.Path, toWrite), func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
+	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
 	if err != nil {
 		return nil, err
 	}
@@ -224,11 +220,7 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 
 // ReadDir lists the children of a path.
 func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
-	err := f.sync(ctx)
-	if err == nil && m.Path != "" {
-		err = f.allowed(ctx, m.Path, toRead)
-	}
-	if err != nil {
+	if err := f.syncFor(ctx, m.Path, toRead); err != nil {
 		return nil, err
 	}
 	resp := &cellv1.ReadDirResponse{}
@@ -281,7 +273,7 @@ func (m *mirror) childrenLocked(path string) []string {
 func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, f.may(m.Path, toAdminister), func() (_ *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
 		if shown, err = f.node(m.Path, m.Instance); err != nil {
 			return nil, err
 		}

@@ -96,7 +96,6 @@ const (
 	ordinary  lane = iota // as often as the principal may
 	operating             // the same, for those who administer the cell
 	renewal               // as ordinary, but other calls take nothing from it
-	unpaced               // as often as one likes
 	open                  // without asking who calls
 )
 
@@ -114,7 +113,6 @@ var lanes = map[string]lane{
 	cellv1connect.CellRemoveProcedure:   operating,
 	cellv1connect.CellBackupProcedure:   operating,
 
-	"/metrics": unpaced,
 	"/healthz": open,
 	"/readyz":  open,
 }
@@ -135,8 +133,10 @@ type bound struct {
 var bounds = map[string]bound{
 	"name": {text: driver.CheckName}, "path": {text: driver.CheckName}, "ReadDirRequest.path": {most: 512},
 	"read": {text: checkList}, "write": {text: checkList}, "change": {text: checkList},
-	"id": {text: checkSessionID}, "peer_url": {text: checkPeerURL}, "request": {text: checkRequestID},
-	"nonce": {most: 64}, "cursor": {most: 64}, "note": {most: 1024}, "contents": {most: 256 << 10},
+	"id":       {text: only(isSessionID, "is no session's: see the list of sessions")},
+	"peer_url": {text: only(isPeerURL, "is none: https://host:port is right")},
+	"request":  {text: only(isRequestID, "is not allowed: at most 64 letters, digits, dots, dashes and underscores are")},
+	"nonce":    {most: 64}, "cursor": {most: 64}, "note": {most: 1024}, "contents": {most: 256 << 10},
 	"limit": {most: mostListed}, "locks": {least: 1, most: maxReleases}, "claims": {most: maxReleases},
 	"mode": {most: int64(cellv1.Mode_MODE_SLOT)}, "token": {most: table.MaxToken}, "tokens": {most: math.MaxInt32},
 	"BreakRequest.token": {least: math.MinInt64, most: math.MaxInt64}, // nobody holds by a token that cannot be
@@ -204,25 +204,16 @@ func (b bound) check(v protoreflect.Value) error {
 	return nil
 }
 
-func checkRequestID(id string) error {
-	if len(id) > 64 || strings.Trim(id, nameChars+"_") != "" {
-		return fmt.Errorf("%.80q is not allowed: at most 64 letters, digits, dots, dashes and underscores are", id)
-	}
-	return nil
-}
+func isRequestID(id string) bool { return len(id) <= 64 && strings.Trim(id, nameChars+"_") == "" }
 
-func checkSessionID(id string) error {
-	if !isSessionID(id) {
-		return fmt.Errorf("%.80q is no session's: see the list of sessions", id)
+// only returns a check of a text, and what is said of others.
+func only(is func(string) bool, others string) func(string) error {
+	return func(text string) error {
+		if !is(text) {
+			return fmt.Errorf("%.80q %s", text, others)
+		}
+		return nil
 	}
-	return nil
-}
-
-func checkPeerURL(text string) error {
-	if !isPeerURL(text) {
-		return fmt.Errorf("%.80q: https://host:port is right", text)
-	}
-	return nil
 }
 
 // checkList checks the name of a list of principals; "": none.

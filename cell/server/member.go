@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -115,7 +117,7 @@ func (m *Member) until(ctx context.Context, step func(context.Context) (done boo
 func (m *Member) follow(ctx context.Context) error {
 	loaded := make(chan struct{})
 	m.front.background.Go(func() { m.front.follow(m.client, loaded) })
-	m.front.background.Go(m.watchSpace)
+	m.front.background.Go(func() { m.front.each(lookForSpace, func() { m.front.noSpace(m.shortage()) }) })
 	m.front.background.Go(m.front.expire)
 	m.front.background.Go(m.front.sweep)
 	select {
@@ -136,7 +138,7 @@ func (m *Member) serve(l net.Listener) {
 	mux.Handle(cellv1connect.NewLocksHandler(locks{m.front}, options))
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
 	mux.Handle(cellv1connect.NewCellHandler(cell{m}, options))
-	mux.Handle("GET /metrics", metrics.handler())
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{metrics.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", m.health(false))
 	mux.HandleFunc("GET /readyz", m.health(true))
 	m.http = newServer(&gate{

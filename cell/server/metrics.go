@@ -10,7 +10,6 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -74,11 +73,6 @@ func newMetrics(m *Member) *metrics {
 	gauge("holdfast_cell_file_bytes", "The size of the member's file.", func() float64 { return float64(m.etcd.Server.Backend().Size()) })
 	gauge("holdfast_cell_file_used_bytes", "How much of it is in use.", func() float64 { return float64(m.etcd.Server.Backend().SizeInUse()) })
 	return c
-}
-
-// handler serves the metrics, those of etcd included.
-func (c *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(prometheus.Gatherers{c.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{})
 }
 
 // count counts a call.

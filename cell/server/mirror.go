@@ -109,14 +109,14 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 	})
 	before := m.sessions
 	m.clear()
-	touched, nodes := map[*name]bool{}, map[string]*nodeChange{}
+	touched := map[*name]bool{}
 	for _, kv := range kvs { // what they have comes before them in the order of keys
 		if id, ok := strings.CutPrefix(string(kv.Key), sessionsAt); ok {
 			m.putSessionLocked(id, kv.Value, before[id]) // calls have that already
 		}
 	}
 	for _, kv := range kvs {
-		m.putLocked(kv, touched, nodes)
+		m.putLocked(kv, touched)
 	}
 	for id, s := range before {
 		if m.sessions[id] == nil {
@@ -148,23 +148,17 @@ func (m *mirror) apply(events []*mvccpb.Event) {
 
 // applyLocked takes in what one revision has done.
 func (m *mirror) applyLocked(events []*mvccpb.Event, rev int64) {
-	for _, e := range events { // they say why what goes in the same transaction is gone
-		if e.Type == mvccpb.Event_PUT {
-			m.putTombstoneLocked(e.Kv)
-		}
-	}
-	touched, nodes := map[*name]bool{}, map[string]*nodeChange{}
+	touched := map[*name]bool{}
 	for _, e := range events {
 		if e.Type == mvccpb.Event_DELETE {
-			m.deleteLocked(string(e.Kv.Key), touched, nodes)
+			m.deleteLocked(e.Kv, touched)
 		} else {
-			m.putLocked(e.Kv, touched, nodes)
+			m.putLocked(e.Kv, touched)
 		}
 	}
 	for n := range touched {
 		m.settleLocked(n, rev)
 	}
-	m.tellNodesLocked(nodes, rev)
 	m.advanceLocked(rev)
 }
 
@@ -179,13 +173,7 @@ func (m *mirror) advanceLocked(rev int64) {
 	})
 }
 
-func (m *mirror) putTombstoneLocked(kv *mvccpb.KeyValue) {
-	if key := string(kv.Key); strings.HasPrefix(key, layout.TombstonesAt) {
-		m.tombstones[key] = tombstone{sighting{kv.ModRevision, m.clock.Now()}, string(kv.Value) == brokenText}
-	}
-}
-
-func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool, nodes map[string]*nodeChange) {
+func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	switch key := string(kv.Key); {
 	case strings.HasPrefix(key, layout.LocksAt):
 		m.putEntryLocked(kv, touched)
@@ -196,16 +184,16 @@ func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool, nodes ma
 	case strings.HasPrefix(key, aliveAt):
 		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{kv.ModRevision, m.clock.Now()}
 	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
-		m.putNodeLocked(kv, nodes)
+		m.putNodeLocked(kv)
 	case strings.HasPrefix(key, watchesAt):
 		m.putWatchLocked(key, kv.Value)
-	default:
-		m.putTombstoneLocked(kv)
+	case strings.HasPrefix(key, layout.TombstonesAt):
+		m.tombstones[key] = tombstone{sighting{kv.ModRevision, m.clock.Now()}, string(kv.Value) == brokenText}
 	}
 }
 
-func (m *mirror) deleteLocked(key string, touched map[*name]bool, nodes map[string]*nodeChange) {
-	switch {
+func (m *mirror) deleteLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
+	switch key := string(kv.Key); {
 	case strings.HasPrefix(key, layout.LocksAt):
 		if e := m.entries[key]; e != nil {
 			m.removeEntryLocked(e)
@@ -216,7 +204,7 @@ func (m *mirror) deleteLocked(key string, touched map[*name]bool, nodes map[stri
 	case strings.HasPrefix(key, aliveAt):
 		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{0, m.clock.Now()}
 	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
-		m.deleteNodeLocked(key, nodes)
+		m.deleteNodeLocked(kv)
 	case strings.HasPrefix(key, watchesAt):
 		m.deleteWatchLocked(key)
 	default:

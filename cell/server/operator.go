@@ -19,7 +19,7 @@ import (
 // nothing is broken (P4).
 func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	var e table.Entry
-	_, err := l.changed(ctx, l.may(m.Name, toAdminister), func() (*etcdserverpb.TxnRequest, error) {
+	_, err := l.changed(ctx, m.Name, toAdminister, func() (*etcdserverpb.TxnRequest, error) {
 		l.mirror.mu.Lock()
 		defer l.mirror.mu.Unlock()
 		hold := l.mirror.holdLocked(m.Name, func(e *entry) bool { return e.tokenOf() == driver.Token(m.Token) })

@@ -261,7 +261,9 @@ func (m *mirror) mayLocked(p *principal, name string, r right) bool {
 	if p.administers() {
 		return true
 	}
-	return m.listedLocked(m.aclLocked(name).list(r), p.name)
+	list := m.aclLocked(name).list(r) // "" lets everybody, and one that is not there nobody
+	n := m.nodeLocked(listsAt + list)
+	return list == "" || n != nil && n.list[p.name]
 }
 
 // withdraw takes places and claims away whose principals may not lock their names any more: a client that waits already
@@ -312,13 +314,6 @@ func (m *mirror) aclLocked(path string) acl {
 		path = parentOf(path)
 	}
 	return acl{}
-}
-
-// listedLocked reports whether a list lets a principal: an empty name lets everybody, and a list that is
-// not there nobody.
-func (m *mirror) listedLocked(name, principal string) bool {
-	n := m.nodeLocked(listsAt + name)
-	return name == "" || n != nil && n.list[principal]
 }
 
 // guard knows who calls: by a bearer token, or else by the certificate of the connection. Without a file of

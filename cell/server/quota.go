@@ -124,7 +124,7 @@ func (p *principal) admits(l lane) error {
 	switch {
 	case l == operating && !p.administers():
 		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal does not administer the cell")
-	case p.pace == nil || l == unpaced, l == renewal && p.pace.renewals.Allow(), l != renewal && p.pace.ordinary.Allow():
+	case p.pace == nil, l == renewal && p.pace.renewals.Allow(), l != renewal && p.pace.ordinary.Allow():
 		return nil
 	}
 	return refuse(cellv1.Reason_REASON_QUOTA, "the principal calls too often: at most %v requests per second are right", p.pace.ordinary.Limit())
@@ -160,11 +160,6 @@ const (
 
 // lookForSpace is how often a member looks at its disk.
 const lookForSpace = time.Second
-
-// watchSpace sees to it that nobody gets anything new while there is not enough space.
-func (m *Member) watchSpace() {
-	m.front.each(lookForSpace, func() { m.front.noSpace(m.shortage()) })
-}
 
 // shortage says what there is too little of; "": nothing.
 func (m *Member) shortage() string {

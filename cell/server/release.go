@@ -201,7 +201,7 @@ func (f *front) change(ctx context.Context, credential, name, request string, ed
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.changed(ctx, f.sync, func() (*etcdserverpb.TxnRequest, error) {
+	_, err = f.changed(ctx, "", toWrite, func() (*etcdserverpb.TxnRequest, error) {
 		found, why := f.find(s, []*cellv1.Release{{Name: name, Request: request}})
 		f.mirror.mu.Lock()
 		defer f.mirror.mu.Unlock()
