@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,43 +21,22 @@ type files struct{ *front }
 
 // Get reads a node and its contents.
 func (f files) Get(ctx context.Context, r *cellv1.GetRequest) (*cellv1.GetResponse, error) {
-	if err := f.mayUse(ctx, r.Path, toRead); err != nil {
+	if err := f.sync(ctx); err != nil {
 		return nil, err
 	}
-	for {
-		resp, err := f.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(contentsAt + r.Path)})
-		if err == nil {
-			err = f.mirror.reach(ctx, resp.Header.Revision)
-		}
-		if err != nil {
-			return nil, ofStore(ctx, err)
-		}
-		if err := f.allowed(ctx, r.Path, toRead); err != nil {
-			return nil, err
-		}
-		shown, err := f.node(r.Path, r.Instance)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(resp.Kvs) == 0: // it was made just now
-			return nil, errNoNode(r.Path)
-		}
-		// The mirror may have come further. The numbers of the contents are of what was read.
-		contents := resp.Kvs[0]
-		if shown.Instance != contents.CreateRevision {
-			continue // another node is there by now: its rights and its number are no longer those of what was read
-		}
-		numberContents(shown, contents.ModRevision, contents.Value)
-		return &cellv1.GetResponse{Node: shown, Contents: contents.Value}, nil
+	f.mirror.mu.Lock()
+	rev, err := f.mirror.rev, f.allowedLocked(ctx, r.Path, toRead)
+	shown, missing := f.nodeLocked(r.Path, r.Instance)
+	f.mirror.mu.Unlock()
+	if err := cmp.Or(err, missing); err != nil {
+		return nil, err
 	}
-}
-
-// numberContents makes the numbers of a node those of certain contents.
-func numberContents(shown *cellv1.Node, generation int64, contents []byte) {
-	if shown.ContentGeneration != generation {
-		shown.ContentGeneration = generation
-		shown.Size, shown.Checksum = int32(len(contents)), checksum(contents)
+	// The contents are read as they were then: whoever changes the node or its rights now has done so later.
+	resp, err := f.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(contentsAt + r.Path), Revision: rev, Serializable: true})
+	if err != nil {
+		return nil, ofStore(ctx, err)
 	}
+	return &cellv1.GetResponse{Node: shown, Contents: resp.Kvs[0].Value}, nil
 }
 
 // Stat reads a node without its contents.
@@ -119,6 +99,10 @@ func errNoNode(path string) error {
 func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
+	return f.nodeLocked(path, instance)
+}
+
+func (f *front) nodeLocked(path string, instance int64) (*cellv1.Node, error) {
 	n := f.mirror.nodeLocked(path)
 	if n == nil || instance != 0 && instance != n.instance {
 		return nil, errNoNode(path)
@@ -150,7 +134,7 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 	if shown.Instance == 0 {
 		shown.Instance, shown.AclGeneration = rev, rev
 	}
-	numberContents(shown, rev, m.Contents)
+	shown.ContentGeneration, shown.Size, shown.Checksum = rev, int32(len(m.Contents)), checksum(m.Contents)
 	return &cellv1.PutResponse{Node: shown}, nil
 }
 
