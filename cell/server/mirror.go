@@ -133,7 +133,7 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 }
 
 // apply takes in what has happened, revision by revision.
-func (m *mirror) apply(events []*mvccpb.Event) {
+func (m *mirror) apply(events []*clientv3.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(events) > 0 {
@@ -147,10 +147,10 @@ func (m *mirror) apply(events []*mvccpb.Event) {
 }
 
 // applyLocked takes in what one revision has done.
-func (m *mirror) applyLocked(events []*mvccpb.Event, rev int64) {
+func (m *mirror) applyLocked(events []*clientv3.Event, rev int64) {
 	touched := map[*name]bool{}
 	for _, e := range events {
-		if e.Type == mvccpb.Event_DELETE {
+		if e.Type == clientv3.EventTypeDelete {
 			m.deleteLocked(e.Kv, touched)
 		} else {
 			m.putLocked(e.Kv, touched)
@@ -401,14 +401,7 @@ func (f *front) watch(watcher clientv3.Watcher, rev int64) error {
 		if err := resp.Err(); err != nil {
 			return err
 		}
-		if len(resp.Events) == 0 {
-			continue
-		}
-		events := make([]*mvccpb.Event, len(resp.Events))
-		for i, e := range resp.Events {
-			events[i] = (*mvccpb.Event)(e)
-		}
-		f.mirror.apply(events)
+		f.mirror.apply(resp.Events)
 	}
 	return ctx.Err()
 }
