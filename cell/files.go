@@ -5,38 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 )
 
-// Node is what is known of a node beside its contents. Its JSON form is an interface: fields may be added, and none
+// What is known of a node beside its contents; the lists of those who may do what with it; and something that has happened
+// to it, which is told after the fact, and in order. Their JSON forms are an interface: fields may be added, and none
 // changes.
-type Node struct {
-	Path string `json:"path"`
-	// Instance is the node's number: another node that is made under the path later has a higher one.
-	Instance int64 `json:"instance,omitempty"`
-	// ContentGeneration grows with each write, LockGeneration with each exclusive hold of the node's
-	// lock (0: nobody has it), ACLGeneration with each change of who may do what.
-	ContentGeneration int64 `json:"content_generation,omitempty"`
-	LockGeneration    int64 `json:"lock_generation,omitempty"`
-	ACLGeneration     int64 `json:"acl_generation,omitempty"`
-
-	Checksum    string `json:"sha256,omitempty"`  // of the contents, in hexadecimal digits
-	Size        int    `json:"size"`              // in bytes
-	Session     string `json:"session,omitempty"` // the id of the session with which the node goes; "": it stays
-	ACL         ACL    `json:"acl,omitzero"`
-	HasChildren bool   `json:"has_children"`
-}
-
-// ACL names the lists of those who may read, write, and change these names. The list NAME is the node
-// acl/NAME, whose contents are principals, one on each line. "": everybody whom the cell's list of
-// principals lets.
-type ACL struct {
-	Read   string `json:"read"`
-	Write  string `json:"write"`
-	Change string `json:"change"`
-}
+type (
+	Node  = cellv1.Node
+	ACL   = cellv1.ACL
+	Event = cellv1.NodeEvent
+)
 
 // The errors of files. Errors of calls wrap them.
 var (
@@ -55,15 +37,6 @@ var fileErrors = map[cellv1.Reason]error{
 	cellv1.Reason_REASON_SESSION_OVER: ErrSessionOver,
 }
 
-func nodeOf(n *cellv1.Node) Node {
-	return Node{
-		Path: n.GetPath(), Instance: n.GetInstance(), ContentGeneration: n.GetContentGeneration(),
-		LockGeneration: n.GetLockGeneration(), ACLGeneration: n.GetAclGeneration(), Checksum: n.GetChecksum(),
-		Size: int(n.GetSize()), Session: n.GetSession(), HasChildren: n.GetHasChildren(),
-		ACL: ACL{n.GetAcl().GetRead(), n.GetAcl().GetWrite(), n.GetAcl().GetChange()},
-	}
-}
-
 // file makes a call about a path.
 func file[Q, A any](
 	ctx context.Context, c *Client, what, path string, repeat bool, call func(cellv1connect.FilesClient, context.Context, Q) (A, error), q Q,
@@ -79,15 +52,15 @@ func file[Q, A any](
 }
 
 // Get reads a node and its contents.
-func (c *Client) Get(ctx context.Context, path string) (n Node, contents []byte, err error) {
+func (c *Client) Get(ctx context.Context, path string) (n *Node, contents []byte, err error) {
 	r, err := file(ctx, c, "get", path, true, cellv1connect.FilesClient.Get, &cellv1.GetRequest{Path: path})
-	return nodeOf(r.GetNode()), r.GetContents(), err
+	return r.GetNode(), r.GetContents(), err
 }
 
 // Stat reads a node without its contents.
-func (c *Client) Stat(ctx context.Context, path string) (Node, error) {
+func (c *Client) Stat(ctx context.Context, path string) (*Node, error) {
 	r, err := file(ctx, c, "stat", path, true, cellv1connect.FilesClient.Stat, &cellv1.StatRequest{Path: path})
-	return nodeOf(r.GetNode()), err
+	return r.GetNode(), err
 }
 
 // If says which node a write means. The zero value means any.
@@ -107,13 +80,13 @@ func (i If) onceOnly() bool { return i.Generation != nil && *i.Generation != 0 }
 // made goes with the session, or stays if that is nil. The error is ErrChanged if the node is not as
 // If says. If a call has got no answer, Put with a generation may return ErrChanged although it is the
 // one that has changed the node: read it then. Without one, or with 0, it returns an error that is not Certain.
-func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Session, want If) (Node, error) {
+func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Session, want If) (*Node, error) {
 	req := &cellv1.PutRequest{Path: path, Contents: contents, IfGeneration: want.Generation, Instance: want.Instance}
 	if s != nil {
 		req.Session = s.text
 	}
 	r, err := file(ctx, c, "put", path, want.onceOnly(), cellv1connect.FilesClient.Put, req)
-	return nodeOf(r.GetNode()), err
+	return r.GetNode(), err
 }
 
 // Delete removes a node, which must have no children. If a call has got no answer, Delete with a generation or an
@@ -128,17 +101,17 @@ func (c *Client) Delete(ctx context.Context, path string, want If) error {
 
 // ReadDir yields the children of a path, in their order; "" is the top. A child that is no node itself,
 // but has nodes below it, has a path and no numbers.
-func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error] {
-	return func(yield func(Node, error) bool) {
+func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[*Node, error] {
+	return func(yield func(*Node, error) bool) {
 		for after := ""; ; {
 			page, err := file(ctx, c, "list", path, true, cellv1connect.FilesClient.ReadDir, &cellv1.ReadDirRequest{Path: path, After: after})
 			if err != nil {
-				yield(Node{}, err)
+				yield(nil, err)
 				return
 			}
 			for _, n := range page.Nodes {
 				after = n.Path
-				if !yield(nodeOf(n), nil) {
+				if !yield(n, nil) {
 					return
 				}
 			}
@@ -151,11 +124,122 @@ func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error
 
 // SetACL changes who may do what with a node. New nodes below it inherit that; those that are there
 // stay as they are.
-func (c *Client) SetACL(ctx context.Context, path string, a ACL, want If) (Node, error) {
-	req := &cellv1.SetACLRequest{
-		Path: path, IfGeneration: want.Generation, Instance: want.Instance,
-		Acl: &cellv1.ACL{Read: a.Read, Write: a.Write, Change: a.Change},
-	}
+func (c *Client) SetACL(ctx context.Context, path string, a *ACL, want If) (*Node, error) {
+	req := &cellv1.SetACLRequest{Path: path, IfGeneration: want.Generation, Instance: want.Instance, Acl: a}
 	r, err := file(ctx, c, "set the rights of", path, want.onceOnly(), cellv1connect.FilesClient.SetACL, req)
-	return nodeOf(r.GetNode()), err
+	return r.GetNode(), err
+}
+
+// EventKind is what can happen to a node.
+type EventKind = cellv1.NodeEventKind
+
+// The kinds of events.
+const (
+	ContentsChanged = cellv1.NodeEventKind_NODE_EVENT_KIND_CONTENTS_CHANGED
+	ChildAdded      = cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_ADDED
+	ChildRemoved    = cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_REMOVED
+	ChildChanged    = cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_CHANGED
+	Added           = cellv1.NodeEventKind_NODE_EVENT_KIND_ADDED
+	Removed         = cellv1.NodeEventKind_NODE_EVENT_KIND_REMOVED
+	LockAcquired    = cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_ACQUIRED
+	LockLost        = cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_LOST
+	LockWanted      = cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_WANTED
+	// Reread says that events may be missing: read the node again. Every watch can get it, and begins with it.
+	Reread = cellv1.NodeEventKind_NODE_EVENT_KIND_REREAD
+)
+
+// maxQueued is how many events wait for who watches. With more it is told to read again instead.
+const maxQueued = 1000
+
+// watch is what happens to a path, until it is yielded.
+type watch struct {
+	kinds []EventKind
+	queue []*Event
+	news  chan struct{} // one value: there is something in the queue
+}
+
+// Watch yields what happens to a node from now on, or under its path if there is none yet. The first event is Reread,
+// and says that the watch has begun: whoever reads the node then misses nothing. A consumer that is too slow gets
+// Reread too. The watch ends with an error when the context or the session ends. A session has one watch of a path at
+// a time.
+func (s *Session) Watch(ctx context.Context, path string, kinds ...EventKind) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		w := &watch{kinds: kinds, queue: []*Event{{Path: path, Kind: Reread}}, news: make(chan struct{}, 1)}
+		s.mu.Lock()
+		taken := s.watches[path] != nil
+		if !taken {
+			s.watches[path] = w
+		}
+		s.mu.Unlock()
+		if taken {
+			yield(nil, fmt.Errorf("cell: watch %q: the session watches it already", path))
+			return
+		}
+		defer s.unwatch(path)
+		if err := s.want(ctx, path, kinds); err != nil {
+			yield(nil, err)
+			return
+		}
+		for {
+			s.mu.Lock()
+			queue := w.queue
+			w.queue = nil
+			s.mu.Unlock()
+			for _, e := range queue {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if len(queue) > 0 {
+				continue
+			}
+			select {
+			case <-w.news:
+			case <-ctx.Done():
+				yield(nil, ctx.Err())
+				return
+			case <-s.life.Done():
+				yield(nil, s.Err())
+				return
+			}
+		}
+	}
+}
+
+// want tells the cell what is wanted of a path.
+func (s *Session) want(ctx context.Context, path string, kinds []EventKind) error {
+	req := &cellv1.FilesWatchRequest{Session: s.text, Path: path, Kinds: kinds}
+	_, err := file(ctx, s.client, "watch", path, true, cellv1connect.FilesClient.Watch, req)
+	return err
+}
+
+// unwatch ends a watch. If the cell cannot be told now, it tells events that nobody wants.
+func (s *Session) unwatch(path string) {
+	if s.life.Err() == nil {
+		ctx, cancel := context.WithTimeout(s.life, requestWithin)
+		defer cancel()
+		s.want(ctx, path, nil)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watches, path) // only now: another watch of the path would lose its subscription
+}
+
+// happened passes an event on to who watches.
+func (s *Session) happened(e *Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.watches[e.Path]
+	if w == nil || e.Kind != Reread && !slices.Contains(w.kinds, e.Kind) {
+		return
+	}
+	if e.Kind == Reread || len(w.queue) >= maxQueued { // what is read again shows what is queued
+		w.queue = []*Event{{Path: e.Path, Kind: Reread, Revision: e.Revision}}
+	} else {
+		w.queue = append(w.queue, e)
+	}
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
 }

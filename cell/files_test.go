@@ -51,7 +51,7 @@ func TestFiles(t *testing.T) {
 	if _, err := c.Put(ctx, "app/config", []byte("one"), nil, If{Generation: &none}); !errors.Is(err, ErrChanged) {
 		t.Errorf("making a node that is there: %v", err)
 	}
-	if got, contents, err := c.Get(ctx, "app/config"); err != nil || string(contents) != "one" || got != n {
+	if got, contents, err := c.Get(ctx, "app/config"); err != nil || string(contents) != "one" || got.String() != n.String() {
 		t.Errorf("read are %+v, %q, %v; written was %+v", got, contents, err, n)
 	}
 	if _, err := c.Put(ctx, "app/config", []byte("two"), nil, If{Generation: &n.ContentGeneration}); err != nil {
@@ -74,7 +74,7 @@ func TestFiles(t *testing.T) {
 	if fmt.Sprint(paths) != "[app/alive app/config]" {
 		t.Errorf("the children are %v", paths)
 	}
-	if n, err := c.SetACL(ctx, "app/config", ACL{Read: "everybody"}, If{}); err != nil || n.ACL.Read != "everybody" {
+	if n, err := c.SetACL(ctx, "app/config", &ACL{Read: "everybody"}, If{}); err != nil || n.Acl.Read != "everybody" {
 		t.Errorf("rights: %+v, %v", n, err)
 	}
 	if err := c.Delete(ctx, "app/alive", If{}); err != nil {
@@ -88,7 +88,7 @@ func TestWatch(t *testing.T) {
 	server := testserver.StartCell(t, testserver.CellOptions{Members: 3, Election: 500 * time.Millisecond})
 	c, writer := dial(t, server.Addrs()), dial(t, server.Members[2].Addr)
 	s := openSession(t, c)
-	events, ended := make(chan Event, 100), make(chan error, 1)
+	events, ended := make(chan *Event, 100), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
@@ -106,14 +106,14 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next := func() Event {
+	next := func() *Event {
 		t.Helper()
 		select {
 		case e := <-events:
 			return e
 		case <-time.After(20 * time.Second):
 			t.Fatal("P7: no event has come")
-			return Event{}
+			return nil
 		}
 	}
 	if e := next(); e.Kind != Reread || e.Path != "d" {

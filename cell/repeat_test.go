@@ -18,23 +18,23 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	server := testserver.StartCell(t, testserver.CellOptions{Members: 3, Election: 500 * time.Millisecond})
 	other := dial(t, server.Members[1].Addr)
 	for name, c := range map[string]struct {
-		write func(context.Context, *Client, string, Node) error
+		write func(context.Context, *Client, string, *Node) error
 		again bool // it may be repeated
 	}{
-		"put": {write: func(ctx context.Context, c *Client, path string, _ Node) error {
+		"put": {write: func(ctx context.Context, c *Client, path string, _ *Node) error {
 			_, err := c.Put(ctx, path, []byte("ours"), nil, If{})
 			return err
 		}},
-		"make": {write: func(ctx context.Context, c *Client, path string, _ Node) error {
+		"make": {write: func(ctx context.Context, c *Client, path string, _ *Node) error {
 			_, err := c.Put(ctx, path+"/new", []byte("ours"), nil, If{Generation: new(int64)})
 			return err
 		}},
-		"put to a generation": {again: true, write: func(ctx context.Context, c *Client, path string, n Node) error {
+		"put to a generation": {again: true, write: func(ctx context.Context, c *Client, path string, n *Node) error {
 			_, err := c.Put(ctx, path, []byte("ours"), nil, If{Generation: &n.ContentGeneration})
 			return err
 		}},
-		"delete": {write: func(ctx context.Context, c *Client, path string, _ Node) error { return c.Delete(ctx, path, If{}) }},
-		"delete an instance": {again: true, write: func(ctx context.Context, c *Client, path string, n Node) error {
+		"delete": {write: func(ctx context.Context, c *Client, path string, _ *Node) error { return c.Delete(ctx, path, If{}) }},
+		"delete an instance": {again: true, write: func(ctx context.Context, c *Client, path string, n *Node) error {
 			return c.Delete(ctx, path, If{Instance: n.Instance})
 		}},
 	} {
@@ -67,10 +67,10 @@ func TestWritesAreNotRepeated(t *testing.T) {
 }
 
 // awaitWrite waits until a node is not as it was, or one is below it.
-func awaitWrite(t *testing.T, c *Client, path string, was Node) {
+func awaitWrite(t *testing.T, c *Client, path string, was *Node) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if is, err := c.Stat(t.Context(), path); err == nil && is == was || err != nil && !errors.Is(err, ErrNoNode) {
+		if is, err := c.Stat(t.Context(), path); err == nil && is.String() == was.String() || err != nil && !errors.Is(err, ErrNoNode) {
 			if time.Now().After(end) {
 				t.Fatalf("nothing is written: %v", err)
 			}

@@ -111,9 +111,6 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.ttl <= 0 || o.TTL > 0 && s.ttl < o.TTL {
-		return nil, fmt.Errorf("the cell has opened a session of %v, asked were %v", s.ttl, o.TTL)
-	}
 	s.life, s.die = context.WithCancelCause(context.Background())
 	go s.keepAlive()
 	return s, nil
@@ -213,7 +210,7 @@ func (s *Session) keepAlive() {
 	}
 }
 
-// park makes a call that is parked. The member answers it when half of the TTL is over since the session was last
+// park makes a call that is parked. The member answers it when a third of the TTL is over since the session was last
 // extended. If it has not, soon after, another member is asked, while there is time; so it is if calls of Extend have
 // gone to another one.
 func (s *Session) park() error {

@@ -25,7 +25,6 @@ package celllock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -89,9 +88,6 @@ func connectTo(ctx context.Context, of *cell.Client, own bool, o *Options) (*cli
 	c.life, c.die = context.WithCancel(context.Background())
 	status, err := call(ctx, c, true, cell.Cell, cellv1connect.CellClient.Status, &cellv1.StatusRequest{})
 	shortest, poll := status.GetShortestTtl().AsDuration(), status.GetPoll().AsDuration()
-	if err == nil && (status.Cell == "" || len(status.Cell) > 64 || shortest <= 0 || poll < time.Millisecond || poll > time.Minute) {
-		err = errors.New("this is no cell, or one of another version: its status makes no sense")
-	}
 	if err != nil {
 		c.die()
 		return nil, err

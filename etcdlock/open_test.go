@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		"etcd://a/?hf.layout=escaped":              "http://a:2379 user  prefix  layout escaped",
 		"etcd://a?user=x":                          `unknown URL parameter "user"`,
 		"etcd://a?hf.ca=x":                         `unknown URL parameter "hf.ca"`,
-		"etcds://a?hf.ca=/nowhere":                 "hf.ca: open /nowhere",
+		"etcds://a?hf.ca=/nowhere":                 "open /nowhere",
 		"etcds://a?hf.cert=x":                      "belong together",
 		"etcd:a":                                   "malformed",
 		"etcd://a,,b":                              "host 2 of the store URL is empty",

@@ -49,7 +49,7 @@ func TestURLRefused(t *testing.T) {
 		"zk://:secret@h":                      "user",
 		"zk://a%3Ab:secret@h":                 "colon",
 		"zks://h?hf.cert=/nowhere":            "hf.cert",
-		"zks://h?hf.ca=/nowhere":              "hf.ca",
+		"zks://h?hf.ca=/nowhere":              "open /nowhere",
 		"zk://u:secret@h?hf.leader=secretive": "hf.leader",
 	} {
 		u, err := url.Parse(raw)

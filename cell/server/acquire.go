@@ -174,15 +174,11 @@ func (a *acquire) enter(ctx context.Context, s *situation) error {
 		return err
 	}
 	own := layout.Dir(a.Name) + a.session.id + "."
-	txn := &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{
-			exists(a.session.id),
-			table.CompareCreated([]byte(tombstoneOf(a.Name, a.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
-			table.CompareCreated([]byte(own), []byte(clientv3.GetPrefixRangeEnd(own)), etcdserverpb.Compare_LESS, s.newestOf+1),
-		},
-		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(true), 0)},
-	}
-	_, err := a.txn(ctx, txn)
+	_, err := a.txn(ctx, when(compares{
+		exists(a.session.id),
+		table.CompareCreated([]byte(tombstoneOf(a.Name, a.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+		table.CompareCreated([]byte(own), []byte(clientv3.GetPrefixRangeEnd(own)), etcdserverpb.Compare_LESS, s.newestOf+1),
+	}, table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(true), 0)))
 	return ofStore(ctx, err)
 }
 
@@ -251,7 +247,7 @@ func (a *acquire) await(ctx context.Context, e *entry) error {
 			if err := a.signOfLife(ctx); err != nil {
 				return err
 			}
-		case <-a.stopping:
+		case <-a.stopping.Done():
 			return refuse(cellv1.Reason_REASON_UNCERTAIN, "this member is about to stop: make the same call at another")
 		case <-end:
 			// A place that has become a hold stays: the same call at another member may have told of the hold (P1).

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ import (
 // impatient makes a member wait for its clients only shortly.
 func impatient(c *Config) {
 	c.patience = patience{
-		handshake: 500 * time.Millisecond, request: time.Second, idle: time.Second, answer: 500 * time.Millisecond,
+		handshake: 500 * time.Millisecond, request: time.Second, idle: time.Second, answer: 500 * time.Millisecond, call: time.Second,
 	}
 }
 
@@ -47,7 +48,7 @@ func connection(t *testing.T, m *Member) net.Conn {
 func serves(t *testing.T, m *Member) {
 	t.Helper()
 	a := dialAs(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "http://"+m.Addr(), "")
-	a.take(t, a.open(t, 30*time.Second), newSecret(), nil)
+	a.take(t, a.open(t, 30*time.Second), rand.Text(), nil)
 }
 
 // cutWithin fails the test unless the member ends a connection soon.

@@ -67,7 +67,7 @@ type Config struct {
 // TLS are files with a certificate, its private key, and the authority that signs those of the other
 // side. They are read again when they change.
 type TLS struct {
-	Cert, Key, CA string
+	CA, Cert, Key string
 }
 
 func (t TLS) set() bool { return t != TLS{} }
@@ -95,13 +95,15 @@ var ErrConfig = errors.New("the member's configuration is wrong")
 
 // check returns an error that says what is wrong (P10).
 func (c *Config) check() error {
-	if err := c.checkAll(); err != nil {
-		return fmt.Errorf("%w: %w", ErrConfig, err)
+	for _, check := range []func() error{c.checkSelf, c.checkMembers, c.checkPeers} {
+		if err := check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrConfig, err)
+		}
 	}
 	return nil
 }
 
-func (c *Config) checkAll() error {
+func (c *Config) checkSelf() error {
 	switch host, _, err := net.SplitHostPort(c.Listen); {
 	case c.Data == "":
 		return errors.New("the data directory is missing")
@@ -122,10 +124,7 @@ func (c *Config) checkAll() error {
 	case c.Heartbeat < time.Millisecond || c.Election < 5*c.Heartbeat || c.Election > 50*time.Second:
 		return fmt.Errorf("heartbeat %v and election %v: the second must be at least five times the first, and at most 50 s", c.Heartbeat, c.Election)
 	}
-	if err := checkMemberName(c.Name); err != nil {
-		return err
-	}
-	return c.checkPeers()
+	return nil
 }
 
 // knowsPrincipals reports whether callers are asked who they are.
@@ -137,49 +136,18 @@ func (c *Config) local() bool {
 	return loopback(host) && !c.knowsPrincipals() && !c.Insecure
 }
 
-func checkMemberName(name string) error {
-	if name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") != "" {
-		return fmt.Errorf("member name %.80q: 1 to 64 letters, digits, dots and dashes are right", name)
-	}
-	return nil
-}
+const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
 
-// checkPeers checks what members know of one another.
-func (c *Config) checkPeers() error {
-	if len(c.Members) == 0 {
-		if c.Join || c.PeerListen != "" || c.PeerTLS.set() {
-			return errors.New("peers: the list of members is missing")
-		}
-		return nil
-	}
-	if err := c.checkMembers(); err != nil {
-		return err
-	}
-	tls := c.PeerTLS.set()
-	if tls && (c.PeerTLS.Cert == "" || c.PeerTLS.Key == "" || c.PeerTLS.CA == "") {
-		return errors.New("peers: a certificate, its key and the authority of the other members' belong together")
-	}
-	for _, text := range c.Members {
-		switch u, _ := url.Parse(text); {
-		case (u.Scheme == "https") != tls:
-			return fmt.Errorf("members: %s: https and the peers' certificate belong together", text)
-		case u.Scheme == "http" && !loopback(u.Hostname()):
-			return fmt.Errorf("members: %s: among several hosts members need certificates", text)
-		}
-	}
-	if c.PeerListen == "" {
-		u, _ := url.Parse(c.Members[c.Name])
-		c.PeerListen = u.Host
+func checkMemberName(name string) error {
+	if name == "" || len(name) > 64 || strings.Trim(name, nameChars) != "" {
+		return fmt.Errorf("member name %.80q: 1 to 64 letters, digits, dots and dashes are right", name)
 	}
 	return nil
 }
 
 // checkMembers checks the names and URLs of members.
 func (c *Config) checkMembers() error {
-	if err := checkMemberName(c.Name); err != nil || len(c.Members) == 0 {
-		return err
-	}
-	if c.Members[c.Name] == "" {
+	if c.Members[c.Name] == "" && len(c.Members) > 0 {
 		return fmt.Errorf("members: %s, this member's own name, is not among them", c.Name)
 	}
 	for name, text := range c.Members {
@@ -188,6 +156,29 @@ func (c *Config) checkMembers() error {
 		}
 		if err := checkMemberName(name); err != nil {
 			return err
+		}
+	}
+	return checkMemberName(c.Name)
+}
+
+// checkPeers checks what members, whose URLs are right, know of one another.
+func (c *Config) checkPeers() error {
+	tls := c.PeerTLS.set()
+	switch {
+	case len(c.Members) == 0 && (c.Join || c.PeerListen != "" || tls):
+		return errors.New("peers: the list of members is missing")
+	case tls && (c.PeerTLS.Cert == "" || c.PeerTLS.Key == "" || c.PeerTLS.CA == ""):
+		return errors.New("peers: a certificate, its key and the authority of the other members' belong together")
+	}
+	for name, text := range c.Members {
+		u, _ := url.Parse(text)
+		switch {
+		case (u.Scheme == "https") != tls:
+			return fmt.Errorf("members: %s: https and the peers' certificate belong together", text)
+		case u.Scheme == "http" && !loopback(u.Hostname()):
+			return fmt.Errorf("members: %s: among several hosts members need certificates", text)
+		case name == c.Name:
+			c.PeerListen = cmp.Or(c.PeerListen, u.Host)
 		}
 	}
 	return nil

@@ -7,22 +7,19 @@
 //
 // The way of a request through the front, and the file of each part:
 //
-//	member.go     a member starts, listens and stops
+//	member.go     a member starts, listens and stops; config.go, listen.go, metrics.go
 //	etcd.go       its etcd, also when another member leads
-//	listen.go     its listener; gate.go: what each call comes through; guard.go: who calls;
-//	              calls.go: how often which call may be made, and what its fields may be
-//	mirror.go     what etcd has, kept in memory by a watch: sessions, names, who holds them
-//	session.go    a session of the mirror, and what its parked call is told
-//	sessions.go   sessions are opened, closed, listed and killed, and what they leave is removed
+//	gate.go       what each call comes through: how often which may be made, what its fields may be, why it fails
+//	principals.go who calls, and who may do what; quota.go: how much, how often, and while there is space
+//	mirror.go     what etcd has, kept in memory by a watch; entry.go: names, and who holds them
+//	sessions.go   sessions: opened, closed, listed, killed; what a parked call is told; what they leave
 //	keepalive.go  the parked call
-//	home.go       which member hears from a session's client, and that members live
-//	expiry.go     sessions and places end, and what closes a name after that
+//	expiry.go     which member hears from a session's client; sessions and places end, and what closes a name then
 //	acquire.go    a lock is taken, or a place in its queue
 //	release.go    locks are given back or changed, and requests withdrawn
 //	operator.go   what operators see, how they break a hold, and sequencers
+//	operate.go    members, backups, and a cell made of one
 //	files.go      small files; nodes.go: those of the mirror, and events
-//	principals.go who may do what; quota.go: how much, and how often
-//	refusal.go    why a call fails
 //
 // Locks are those of package etcdlock/table, in the same etcd: a key for each hold and each place. None is on a lease of
 // etcd's, so etcd never ends one by itself: expiry.go says who does.

@@ -33,12 +33,6 @@ type entry struct {
 	answered chan struct{} // closed when a place has become a hold or is gone; nil: nobody waits for that
 }
 
-// sessionOf returns the session whose key it is, if it is one's.
-func sessionOf(key string) string {
-	id, _ := table.ClientOf(key)
-	return id
-}
-
 // ownerOf is the owner of a session's request: unique in the cell.
 func ownerOf(session, request string) string { return session + "." + request }
 

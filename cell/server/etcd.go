@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,7 +26,7 @@ import (
 
 // startEtcd starts the member's etcd and waits until it takes part in its cell. Nobody but this
 // process speaks to it as a client: its socket is in the data directory, which is for nobody else.
-func startEtcd(ctx context.Context, c *Config, stopping *atomic.Bool) (*embed.Etcd, error) {
+func startEtcd(ctx context.Context, c *Config, stopping context.Context) (*embed.Etcd, error) {
 	if err := makePrivate(c.Data); err != nil {
 		return nil, err
 	}
@@ -55,9 +56,6 @@ const usedWithin = 2 * time.Second
 // unused returns an error if another process has etcd's file open. etcd would wait for it: without a word,
 // for as long as that process lives, and whatever the context.
 func unused(file string) error {
-	if _, err := os.Stat(file); err != nil {
-		return nil // the member is new, or etcd says what is wrong
-	}
 	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: usedWithin})
 	switch {
 	case err == nil:
@@ -65,7 +63,7 @@ func unused(file string) error {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return errors.New("the data are in use: another member runs there")
 	}
-	return nil // etcd says what is wrong
+	return nil // the member is new, or etcd says what is wrong
 }
 
 // makePrivate makes a directory for nobody else, or sees that it is one.
@@ -80,7 +78,7 @@ func makePrivate(dir string) error {
 	return err
 }
 
-func etcdConfig(c *Config, stopping *atomic.Bool) *embed.Config {
+func etcdConfig(c *Config, stopping context.Context) *embed.Config {
 	e := embed.NewConfig()
 	e.Name, e.Dir = c.Name, c.etcdDir()
 	e.TickMs, e.ElectionMs = uint(c.Heartbeat/time.Millisecond), uint(c.Election/time.Millisecond)
@@ -96,6 +94,7 @@ func etcdConfig(c *Config, stopping *atomic.Bool) *embed.Config {
 	e.InitialCluster = c.cluster()
 	e.StrictReconfigCheck = true
 	if len(c.Members) == 0 {
+		e.InitialClusterToken = rand.Text() // so that each cell has another id, though its member has no address
 		e.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.peerSocket()}}
 		e.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Host: c.Name}}
 		return e
@@ -129,11 +128,11 @@ func (s etcdStore) Reached(ctx context.Context) (int64, error) {
 // Once the member stops they are for debugging: etcd complains that its listeners are closed.
 type etcdLog struct {
 	log      *slog.Logger
-	stopping *atomic.Bool
+	stopping context.Context
 }
 
 // zapTo returns a logger for etcd.
-func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
+func zapTo(log *slog.Logger, stopping context.Context) *zap.Logger {
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "message", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
 	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(etcdLog{log, stopping}), zap.WarnLevel))
 }
@@ -142,7 +141,7 @@ func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 func (l etcdLog) Write(line []byte) (int, error) {
 	level := slog.LevelInfo
 	switch {
-	case l.stopping.Load():
+	case l.stopping.Err() != nil:
 		level = slog.LevelDebug
 	case !bytes.HasPrefix(line, []byte(`{"level":"warn"`)):
 		level = slog.LevelError
@@ -191,35 +190,27 @@ func (f *failover) watch(life context.Context) {
 	}
 }
 
-// bounded returns the context of a request that is given up in time, and what says whether that was because another member
-// leads now.
-func (f *failover) bounded(ctx context.Context) (_ context.Context, end func(error) error) {
+// ask makes a request, which is given up in time, and when another member has led for a while.
+func ask[Q, A any](ctx context.Context, f *failover, request func(context.Context, Q) (A, error), q Q) (answer A, err error) {
 	ctx, stop := context.WithTimeout(ctx, within)
+	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })
-	return ctx, func(err error) error {
-		if err != nil && context.Cause(ctx) == errLeaderGone {
-			err = errLeaderGone
-		}
-		forget()
-		cancel(nil)
-		stop()
-		return err
+	defer cancel(nil)
+	defer context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })()
+	if answer, err = request(ctx, q); err != nil && context.Cause(ctx) == errLeaderGone {
+		err = errLeaderGone
 	}
+	return answer, err
 }
 
 // Txn implements store. What fails may have been done.
 func (f *failover) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	ctx, end := f.bounded(ctx)
-	resp, err := f.store.Txn(ctx, r)
-	return resp, end(err)
+	return ask(ctx, f, f.store.Txn, r)
 }
 
 // Range implements store.
 func (f *failover) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
-	ctx, end := f.bounded(ctx)
-	resp, err := f.store.Range(ctx, r)
-	return resp, end(err)
+	return ask(ctx, f, f.store.Range, r)
 }
 
 // Reached implements store. It asks again when the leader's end is what it fails by.
@@ -227,9 +218,7 @@ func (f *failover) Reached(ctx context.Context) (int64, error) {
 	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	for {
-		asking, end := f.bounded(ctx)
-		rev, err := f.store.Reached(asking)
-		err = end(err)
+		rev, err := ask(ctx, f, func(ctx context.Context, _ any) (int64, error) { return f.store.Reached(ctx) }, nil)
 		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil {
 			return rev, err
 		}

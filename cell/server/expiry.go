@@ -13,6 +13,161 @@ import (
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
+// A session's home is the process of the member that its client last spoke to: a key of the session says which. Its home
+// takes the client's signs of life, in its memory, and knows when the session is over. When the client speaks to another
+// member, that one becomes its home first. So a member that takes a sign of life need ask nobody whether
+// the session has ended elsewhere.
+
+// homesAt is what the keys of homes begin with; the ids of sessions follow.
+const homesAt = "holdfast/home/"
+
+// home is what a member knows of a session's home. The mirror's mutex guards it.
+type home struct {
+	process string // "": it has none
+	sighting
+	// What only the home itself knows: when the client last gave a sign of life for its session, and for its
+	// places; 0: it has not yet.
+	heard, heardPlaces driver.Instant
+	// ending says that the home has begun to end the session, or its places. It cannot take signs of life any more, unless it
+	// becomes the home once more.
+	ending bool
+}
+
+func (m *mirror) putHomeLocked(id string, process []byte, rev int64) {
+	if s := m.sessions[id]; s != nil {
+		// It may be the same as before, if all was read anew: what the home has begun to end may end yet.
+		ending := s.home.ending && s.home.rev == rev
+		s.home = home{process: string(process), sighting: sighting{rev, m.clock.Now()}, ending: ending}
+	}
+}
+
+// exists compares that a session is not over.
+func exists(id string) *etcdserverpb.Compare {
+	return table.CompareCreated([]byte(sessionsAt+id), nil, etcdserverpb.Compare_GREATER, 0)
+}
+
+// settle makes this process a session's home.
+func (f *front) settle(ctx context.Context, s *session) error {
+	resp, err := f.txn(ctx, when(compares{exists(s.id)}, table.PutOp([]byte(homesAt+s.id), f.aliveness.process, 0)))
+	switch {
+	case err != nil:
+		return ofStore(ctx, err)
+	case !resp.Succeeded:
+		return errSessionOver
+	}
+	return nil
+}
+
+// confirm takes a sign of life for a session, or for its places, and returns from when on it counts. This process becomes the
+// session's home if it is not. The sign counts if nothing that the mirror shows has come between it and now. The mirror
+// shows all that had happened by then: so the session, or its places, had not ended, and do not within their time (P1).
+func (f *front) confirm(ctx context.Context, s *session, places bool) (driver.Instant, error) {
+	taken, under := driver.Instant(0), int64(0) // under: the revision at which this process became the home
+	for {
+		now, err := f.alive(ctx)
+		if err != nil {
+			return 0, err
+		}
+		f.mirror.mu.Lock()
+		over, h := s.over, &s.home
+		here := h.process == f.aliveness.process
+		switch {
+		case over:
+			err = errSessionOver
+		case taken != 0 && here && h.rev == under:
+			f.mirror.mu.Unlock()
+			return taken, nil
+		case !here || h.ending:
+			taken = 0
+		default:
+			taken, under = now, h.rev
+			if places {
+				h.heardPlaces = max(h.heardPlaces, now)
+			} else {
+				h.heard = max(h.heard, now)
+			}
+		}
+		f.mirror.mu.Unlock()
+		switch {
+		case err != nil:
+		case taken == 0:
+			err = f.settle(ctx, s)
+		default:
+			err = f.sync(ctx)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// aliveAt is what the keys begin with that tell that members live. What a process of a member is called
+// follows: each start of a member is another process.
+const aliveAt = "holdfast/alive/"
+
+// aliveFor is for how long a member may take signs of life of sessions after it has begun to tell the cell that it lives.
+// Others count on it: they end a session whose member is silent, but that much later.
+const aliveFor = 2 * time.Second
+
+// sighting is when a key was seen to change last.
+type sighting struct {
+	rev  int64 // of the change; 0: the key is not there
+	seen driver.Instant
+}
+
+// aliveness tells the cell that this process of a member lives, when somebody relies on it. A cell in which nobody
+// keeps a session writes nothing.
+type aliveness struct {
+	process string
+
+	mu   sync.Mutex
+	sent driver.Instant // when that began which told it last; 0: nothing has
+	call chan struct{}  // closed when what is telling it has ended; nil: nothing is
+	err  error          // of what told it last
+}
+
+// alive returns now, at a time when all members know, or cannot overlook, that this one lives (aliveFor). It
+// tells them first if it must, and in good time again.
+func (f *front) alive(ctx context.Context) (driver.Instant, error) {
+	l := &f.aliveness
+	for waited := false; ; waited = true {
+		l.mu.Lock()
+		now := f.clock.Now()
+		known := l.sent != 0 && now < l.sent.Add(aliveFor)
+		err := l.err
+		if l.call == nil && (!known || now >= l.sent.Add(aliveFor/2)) {
+			l.call = make(chan struct{})
+			f.background.Go(f.tellAlive)
+		}
+		call := l.call
+		l.mu.Unlock()
+		switch {
+		case known:
+			return now, nil
+		case waited && err != nil:
+			return 0, ofStore(ctx, err)
+		}
+		select {
+		case <-call:
+		case <-ctx.Done():
+			return 0, ended(ctx)
+		}
+	}
+}
+
+// tellAlive puts the key, for all that wait for the call.
+func (f *front) tellAlive() {
+	l, sent := &f.aliveness, f.clock.Now()
+	_, err := f.store.Txn(f.life, when(nil, table.PutOp([]byte(aliveAt+l.process), "", 0)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err = err; err == nil {
+		l.sent = sent
+	}
+	close(l.call)
+	l.call = nil
+}
+
 // A session has no lease of etcd's: etcd's leader keeps the time of leases in its memory, and one that was stopped takes all
 // of them for expired when it goes on, though their clients have come to its successor meanwhile; what it does then reaches
 // the successor. So a session, and its places, are ended by a transaction, which proves that nobody can have heard from the
@@ -37,7 +192,7 @@ type expired struct {
 	places bool  // only the places are
 	left   bool  // it has ended, and something of it is left: whoever has ended it may have died
 	rev    int64 // of its home
-	same   []*etcdserverpb.Compare
+	same   compares
 }
 
 // expire ends what is over, until the member stops.
@@ -132,13 +287,8 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	}
 	f.mirror.mu.Unlock()
 	for some := range slices.Chunk(all, removalsAtOnce) {
-		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: e.same, Success: []*etcdserverpb.RequestOp{table.TxnOp(table.Remove(f.removals(some), 0))},
-		})
+		resp, err := f.txn(ctx, when(e.same, table.TxnOp(table.Remove(f.removals(some), 0))))
 		if err != nil || !resp.Succeeded {
-			return err
-		}
-		if err := f.mirror.reach(ctx, resp.Header.Revision); err != nil {
 			return err
 		}
 	}
@@ -171,14 +321,6 @@ func (f *front) sweep() {
 // leader deletes the key when the time is over. So no clock that was set, and no leader that stood still, opens a name
 // too early (P5). After a fail-over a name may stay closed for longer: a member that has just read everything counts
 // from then on.
-
-// minimumLeftLocked returns for how much longer the name of a hold is to stay closed if the hold ends now.
-func (f *front) minimumLeftLocked(e *entry) time.Duration {
-	if !e.holds || e.Value.Closed {
-		return 0
-	}
-	return max(e.opens().Sub(f.clock.Now()), 0)
-}
 
 // opens returns when the minimum of a hold is over, or the time of what closes a name.
 func (e *entry) opens() driver.Instant {
@@ -226,10 +368,8 @@ func (f *front) forgetOld(ctx context.Context) error {
 	var old []*etcdserverpb.RequestOp
 	forget := func(key string, last sighting, after time.Duration) {
 		if last.rev != 0 && f.clock.Now() >= max(last.seen, f.mirror.loaded).Add(after) {
-			old = append(old, table.TxnOp(&etcdserverpb.TxnRequest{
-				Compare: []*etcdserverpb.Compare{table.CompareChanged([]byte(key), last.rev)},
-				Success: []*etcdserverpb.RequestOp{table.DeleteOp([]byte(key))},
-			}))
+			same := compares{table.CompareChanged([]byte(key), last.rev)}
+			old = append(old, table.TxnOp(when(same, table.DeleteOp([]byte(key)))))
 		}
 	}
 	f.mirror.mu.Lock()
@@ -246,7 +386,7 @@ func (f *front) forgetOld(ctx context.Context) error {
 	}
 	f.mirror.mu.Unlock()
 	for some := range slices.Chunk(old, removalsAtOnce) {
-		if _, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Success: some}); err != nil {
+		if _, err := f.store.Txn(ctx, when(nil, some...)); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func newAsFront(t *testing.T, m *Member, wrap func(store) store) *asFront {
 	if wrap != nil {
 		s = wrap(s)
 	}
-	f := &asFront{newFront(life, s, &m.config, m.front.guard), &byHand{}, t, context.WithValue(t.Context(), callerKey{}, anybody)}
+	f := &asFront{newFront(life, life, s, &m.config, m.front.guard), &byHand{}, t, context.WithValue(t.Context(), callerKey{}, anybody)}
 	f.advance(time.Hour)
 	f.clock, f.mirror.clock, f.leads = f.byHand, f.byHand, func() bool { return true }
 	loaded := make(chan struct{})

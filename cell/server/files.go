@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,43 +21,22 @@ type files struct{ *front }
 
 // Get reads a node and its contents.
 func (f files) Get(ctx context.Context, r *cellv1.GetRequest) (*cellv1.GetResponse, error) {
-	if err := f.mayUse(ctx, r.Path, toRead); err != nil {
+	if err := f.sync(ctx); err != nil {
 		return nil, err
 	}
-	for {
-		resp, err := f.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(contentsAt + r.Path)})
-		if err == nil {
-			err = f.mirror.reach(ctx, resp.Header.Revision)
-		}
-		if err != nil {
-			return nil, ofStore(ctx, err)
-		}
-		if err := f.allowed(ctx, r.Path, toRead); err != nil {
-			return nil, err
-		}
-		shown, err := f.node(r.Path, r.Instance)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(resp.Kvs) == 0: // it was made just now
-			return nil, errNoNode(r.Path)
-		}
-		// The mirror may have come further. The numbers of the contents are of what was read.
-		contents := resp.Kvs[0]
-		if shown.Instance != contents.CreateRevision {
-			continue // another node is there by now: its rights and its number are no longer those of what was read
-		}
-		numberContents(shown, contents.ModRevision, contents.Value)
-		return &cellv1.GetResponse{Node: shown, Contents: contents.Value}, nil
+	f.mirror.mu.Lock()
+	rev, err := f.mirror.rev, f.allowedLocked(ctx, r.Path, toRead)
+	shown, missing := f.nodeLocked(r.Path, r.Instance)
+	f.mirror.mu.Unlock()
+	if err := cmp.Or(err, missing); err != nil {
+		return nil, err
 	}
-}
-
-// numberContents makes the numbers of a node those of certain contents.
-func numberContents(shown *cellv1.Node, generation int64, contents []byte) {
-	if shown.ContentGeneration != generation {
-		shown.ContentGeneration = generation
-		shown.Size, shown.Checksum = int32(len(contents)), checksum(contents)
+	// The contents are read as they were then: whoever changes the node or its rights now has done so later.
+	resp, err := f.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(contentsAt + r.Path), Revision: rev, Serializable: true})
+	if err != nil {
+		return nil, ofStore(ctx, err)
 	}
+	return &cellv1.GetResponse{Node: shown, Contents: resp.Kvs[0].Value}, nil
 }
 
 // Stat reads a node without its contents.
@@ -81,24 +61,20 @@ func (f *front) mayUse(ctx context.Context, path string, r right) error {
 }
 
 // syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
-// another member takes the right away, and then a secret is written, this member does not show the secret.
+// another member takes the right away, and then a secret is written, this member does not show the secret. "" is of no
+// node: everybody may.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
-	if err := f.sync(ctx); err != nil {
+	if err := f.sync(ctx); err != nil || path == "" {
 		return err
 	}
 	return f.allowed(ctx, path, r)
 }
 
-// may is a condition of a call: that the caller may do something with a path now.
-func (f *front) may(path string, r right) func(context.Context) error {
-	return func(ctx context.Context) error { return f.syncFor(ctx, path, r) }
-}
-
-// changed does a transaction that is made of what the mirror shows, until that is how it is. Before that it has the
-// mirror catch up.
-func (f *front) changed(ctx context.Context, catchUp func(context.Context) error, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
+// changed does a transaction that is made of what the mirror shows, until that is how it is, for a caller who has a right
+// to a path. Before that it has the mirror catch up.
+func (f *front) changed(ctx context.Context, path string, r right, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
 	for {
-		if err := catchUp(ctx); err != nil {
+		if err := f.syncFor(ctx, path, r); err != nil {
 			return 0, err
 		}
 		txn, err := plan()
@@ -123,6 +99,10 @@ func errNoNode(path string) error {
 func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
+	return f.nodeLocked(path, instance)
+}
+
+func (f *front) nodeLocked(path string, instance int64) (*cellv1.Node, error) {
 	n := f.mirror.nodeLocked(path)
 	if n == nil || instance != 0 && instance != n.instance {
 		return nil, errNoNode(path)
@@ -139,11 +119,8 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 			return nil, err
 		}
 	}
-	if err := f.hasSpace(); err != nil {
-		return nil, err
-	}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, f.may(m.Path, toWrite), func() (txn *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, m.Path, toWrite, func() (txn *etcdserverpb.TxnRequest, err error) {
 		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
 			return nil, err
 		}
@@ -157,7 +134,7 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 	if shown.Instance == 0 {
 		shown.Instance, shown.AclGeneration = rev, rev
 	}
-	numberContents(shown, rev, m.Contents)
+	shown.ContentGeneration, shown.Size, shown.Checksum = rev, int32(len(m.Contents)), checksum(m.Contents)
 	return &cellv1.PutResponse{Node: shown}, nil
 }
 
@@ -175,33 +152,26 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 	case m.IfGeneration != nil && (there && n.contentsAt != *m.IfGeneration || !there && *m.IfGeneration != 0):
 		return nil, nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
 	case there:
-		return &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{table.CompareChanged(contents, n.contentsAt)},
-			Success: []*etcdserverpb.RequestOp{table.PutOp(contents, string(m.Contents), 0)},
-		}, f.mirror.showNodeLocked(n), nil
+		same := compares{table.CompareChanged(contents, n.contentsAt)}
+		return when(same, table.PutOp(contents, string(m.Contents), 0)), f.mirror.showNodeLocked(n), nil
 	}
 	rights := f.mirror.aclLocked(parentOf(m.Path))
 	rights.By, rights.Session = principalOf(ctx), ""
-	same := []*etcdserverpb.Compare{table.CompareChanged(key, 0)}
+	same := compares{table.CompareChanged(key, 0)}
 	if s != nil {
 		if s.over {
 			return nil, nil, errSessionOver
 		}
 		rights.Session, same = s.id, append(same, exists(s.id))
 	}
-	inherited, err := json.Marshal(rights)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &etcdserverpb.TxnRequest{
-		Compare: same,
-		Success: []*etcdserverpb.RequestOp{table.PutOp(key, string(inherited), 0), table.PutOp(contents, string(m.Contents), 0)},
-	}, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
+	inherited, _ := json.Marshal(rights) // of strings: cannot fail
+	txn := when(same, table.PutOp(key, string(inherited), 0), table.PutOp(contents, string(m.Contents), 0))
+	return txn, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
 }
 
 // Delete removes a node.
 func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
-	_, err := f.changed(ctx, f.may(m.Path, toWrite), func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
+	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
 	if err != nil {
 		return nil, err
 	}
@@ -223,22 +193,15 @@ func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, erro
 		return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
 	}
 	key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
-	return &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{
-			table.CompareChanged(contents, n.contentsAt),
-			table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
-		},
-		Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp(contents)},
-	}, nil
+	return when(compares{
+		table.CompareChanged(contents, n.contentsAt),
+		table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
+	}, table.DeleteOp(key), table.DeleteOp(contents)), nil
 }
 
 // ReadDir lists the children of a path.
 func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.ReadDirResponse, error) {
-	err := f.sync(ctx)
-	if err == nil && m.Path != "" {
-		err = f.allowed(ctx, m.Path, toRead)
-	}
-	if err != nil {
+	if err := f.syncFor(ctx, m.Path, toRead); err != nil {
 		return nil, err
 	}
 	resp := &cellv1.ReadDirResponse{}
@@ -291,7 +254,7 @@ func (m *mirror) childrenLocked(path string) []string {
 func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
 	var shown *cellv1.Node
-	rev, err := f.changed(ctx, f.may(m.Path, toAdminister), func() (_ *etcdserverpb.TxnRequest, err error) {
+	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
 		if shown, err = f.node(m.Path, m.Instance); err != nil {
 			return nil, err
 		}
@@ -333,28 +296,24 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	if err := f.syncFor(ctx, m.Path, toRead); err != nil {
 		return nil, err
 	}
-	if want != 0 {
-		if err := f.mayWatch(s); err != nil {
-			return nil, err
-		}
+	f.mirror.mu.Lock()
+	n := len(s.watches)
+	f.mirror.mu.Unlock()
+	if want != 0 && n >= maxWatches {
+		return nil, refuse(cellv1.Reason_REASON_QUOTA, "the session watches %d nodes: more are not right", n)
 	}
 	key := watchesAt + s.id + "/" + m.Path
 	op := table.DeleteOp([]byte(key))
 	if want != 0 {
 		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), 0)
 	}
-	resp, err := f.txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{exists(s.id)}, Success: []*etcdserverpb.RequestOp{op},
-	})
+	resp, err := f.txn(ctx, when(compares{exists(s.id)}, op))
 	if err == nil && !resp.Succeeded {
 		err = errSessionOver
 	}
 	if err != nil {
 		return nil, ofStore(ctx, err)
 	}
-	shown, err := f.node(m.Path, 0)
-	if err != nil {
-		shown = nil
-	}
+	shown, _ := f.node(m.Path, 0) // nil: it is not there
 	return &cellv1.FilesWatchResponse{Node: shown}, nil
 }

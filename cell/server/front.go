@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // store is what the front asks of its member's etcd.
@@ -36,7 +37,7 @@ type front struct {
 	poll       time.Duration   // driver.Caps.Poll
 	life       context.Context // until the member stops
 	background sync.WaitGroup
-	stopping   chan struct{}          // closed when parked calls are to go to another member
+	stopping   context.Context        // until parked calls are to go to another member
 	leads      func() bool            // whether this member leads the cell
 	written    atomic.Int64           // the last revision that a transaction of this member has seen
 	shortage   atomic.Pointer[string] // why nobody gets anything new; "": they do
@@ -48,13 +49,13 @@ type front struct {
 // A place lasts for a second more than etcd's shortest lease after the last sign of life of its client,
 // which comes three times as often as long as the session has places. So a dead client's place is gone,
 // with the half second that its member may take to notice it (expireEvery), within two of poll (P7).
-func newFront(life context.Context, s store, c *Config, g *guard) *front {
+func newFront(life, stopping context.Context, s store, c *Config, g *guard) *front {
 	shortest := wholeSeconds(c.Election * 3 / 2)
 	places := time.Duration(shortest+1) * time.Second
 	f := &front{
 		guard: g, store: s, mirror: newMirror(driver.HostClock), clock: driver.HostClock, log: c.Log, audit: c.Audit,
 		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
-		life: life, stopping: make(chan struct{}), aliveness: aliveness{process: rand.Text()},
+		life: life, stopping: stopping, aliveness: aliveness{process: rand.Text()},
 	}
 	f.shortage.Store(new(string))
 	f.mirror.mayRead = func(s *session, path string) bool {
@@ -69,16 +70,19 @@ func (f *front) note(ctx context.Context, what string, args ...any) {
 	f.audit.Info(what, append(args, "by", principalOf(ctx))...)
 }
 
-// each does something again and again, until the member stops.
+// each does something now, and again and again until the member stops.
 func (f *front) each(interval time.Duration, do func()) {
-	for tick := time.Tick(interval); ; {
-		select {
-		case <-tick:
-			do()
-		case <-f.life.Done():
-			return
-		}
+	for f.life.Err() == nil {
+		do()
+		pause.Sleep(f.life, interval)
 	}
+}
+
+// compares are conditions of a transaction, and when returns one that does something if they hold.
+type compares = []*etcdserverpb.Compare
+
+func when(same compares, ops ...*etcdserverpb.RequestOp) *etcdserverpb.TxnRequest {
+	return &etcdserverpb.TxnRequest{Compare: same, Success: ops}
 }
 
 // put does a transaction. The mirror may show it a little later.

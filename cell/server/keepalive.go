@@ -10,6 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // KeepAlive keeps a session alive and brings its events.
@@ -46,7 +47,11 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 	st.acknowledgeLocked(cursor)
 	var superseded chan struct{} // nil: it is not parked
 	if !k.now {
-		superseded = st.parkLocked()
+		if st.call != nil {
+			close(st.call) // one that is parked is answered
+		}
+		superseded = make(chan struct{})
+		st.call = superseded
 	}
 	m.mu.Unlock()
 	defer func() {
@@ -71,7 +76,7 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 		case <-time.After(next):
 		case <-st.news:
 		case <-superseded:
-		case <-k.stopping:
+		case <-k.stopping.Done():
 			k.resp.MemberStopping = true
 			k.now = true
 		case <-ctx.Done():
@@ -89,8 +94,7 @@ func (k *keepAlive) run(ctx context.Context, cursor string) error {
 	}
 }
 
-// longestParked is for how long a call is parked whose client sees to the session by other calls, if half
-// of the TTL is not longer. Proxies cut what is silent for a minute.
+// longestParked is for how long a call is parked at most. Proxies cut what is silent for a minute.
 const longestParked = 45 * time.Second
 
 // signOfLife takes the arrival of the call as a sign of life: the session's places are confirmed, and
@@ -152,13 +156,13 @@ func (k *keepAlive) next() (in time.Duration, tell, over bool) {
 	}
 	now := k.clock.Now()
 	if st.extended != 0 {
-		in = st.extended.Add(st.everyLocked(s)).Sub(now)
+		in = st.extended.Add(s.record.ttl() / 3).Sub(now)
 	}
-	in = min(in, k.arrived.Add(max(s.record.ttl()/2, longestParked)).Sub(now))
+	in = min(in, k.arrived.Add(longestParked).Sub(now))
 	if s.places > 0 {
 		in = min(in, k.arrived.Add(k.pulse).Sub(now))
 	}
-	return in, st.pendingLocked(), false
+	return in, st.restart || len(st.events) > 0, false
 }
 
 // answer extends the session if that is wanted or due soon, and fills in what there is to tell. The
@@ -177,9 +181,6 @@ func (k *keepAlive) answer(ctx context.Context, extend bool) error {
 		k.resp.Session = extension(ttl, sent.Sub(k.arrived))
 		k.mirror.mu.Lock()
 		st.extended = max(st.extended, sent)
-		if k.now {
-			st.urged = st.extended
-		}
 		k.mirror.mu.Unlock()
 	}
 	k.mirror.mu.Lock()
@@ -200,24 +201,14 @@ func (k *keepAlive) extend(ctx context.Context) (driver.Instant, error) {
 			return taken, err
 		case ctx.Err() != nil:
 			return 0, ended(ctx)
+		case k.clock.Now() >= k.arrived.Add(k.session.record.ttl()/3+2*time.Second), k.life.Err() != nil:
+			return 0, err // the client tries another member while its session has a good part of its time left
 		}
 		// The leader may have just died. The call stays parked until there is another leader, because
 		// clients that came back at once would only make the members busy.
-		if k.clock.Now() >= k.arrived.Add(k.patience()) {
-			return 0, err
-		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
-		case <-k.life.Done():
-			return 0, err
-		}
+		pause.Sleep(ctx, retryEvery)
 	}
 }
 
 // retryEvery is the time between two attempts to extend a session.
 const retryEvery = 100 * time.Millisecond
-
-// patience is for how long a call is parked at most: then the client may try another member while its
-// session has a good part of its time left.
-func (k *keepAlive) patience() time.Duration { return k.session.record.ttl()/3 + 2*time.Second }

@@ -1,16 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -21,10 +16,11 @@ type patience struct {
 	handshake time.Duration // of TLS, and for the header of a request
 	request   time.Duration // for all of a request
 	idle      time.Duration // for the next request of a connection
-	answer    time.Duration // for the client to take in a part of an answer
+	answer    time.Duration // for the client of a connection to take in anything
+	call      time.Duration // for all of a call: longer than any is parked
 }
 
-var usualPatience = patience{handshake: 5 * time.Second, request: 15 * time.Second, idle: 2 * time.Minute, answer: 10 * time.Second}
+var usualPatience = patience{handshake: 5 * time.Second, request: 15 * time.Second, idle: 2 * time.Minute, answer: 10 * time.Second, call: 2 * time.Minute}
 
 // Bounds of requests.
 const (
@@ -50,7 +46,7 @@ func newServer(h http.Handler, p patience, log *slog.Logger) *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler: h, Protocols: protocols, MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: p.handshake, ReadTimeout: p.request, IdleTimeout: p.idle,
+		ReadHeaderTimeout: p.handshake, ReadTimeout: p.request, WriteTimeout: p.call, IdleTimeout: p.idle,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, WriteByteTimeout: p.answer,
 			MaxEncoderHeaderTableSize: noTable,
@@ -74,64 +70,24 @@ func handshake(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// withTLS returns a listener that speaks TLS, with the certificates as they are at each connection.
-func withTLS(l net.Listener, c *certificates) net.Listener {
+// withTLS returns a listener that speaks TLS, with the settings as they are at each connection.
+func (m *Member) withTLS(l net.Listener) net.Listener {
 	return tls.NewListener(l, &tls.Config{
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return m.tls.Load(), nil },
 		NextProtos:         []string{"h2", "http/1.1"},
 	})
 }
 
-// certificates are what a member shows its clients, and what it wants of theirs. The files are read again when
-// they have changed.
-type certificates struct {
-	files   TLS
-	tokens  bool // clients may have a token instead of a certificate
-	text    []byte
-	current atomic.Pointer[tls.Config]
-}
-
-// newCertificates reads the files for the first time.
-func newCertificates(c *Config) (*certificates, error) {
-	all := &certificates{files: c.TLS, tokens: c.Principals != ""}
-	_, err := all.read()
-	return all, err
-}
-
-// read reads the files, and reports whether they have changed. While a certificate and its key do not fit,
-// because only one has been replaced, everything stays as it was.
-func (c *certificates) read() (changed bool, err error) {
-	var all [3][]byte
-	for i, name := range []string{c.files.Cert, c.files.Key, c.files.CA} {
-		if name == "" {
-			continue
-		}
-		if all[i], err = os.ReadFile(name); err != nil {
-			return false, err
-		}
-	}
-	text := bytes.Join(all[:], []byte{0})
-	if c.current.Load() != nil && bytes.Equal(text, c.text) {
-		return false, nil
-	}
-	pair, err := tls.X509KeyPair(all[0], all[1])
-	if err != nil {
-		return false, fmt.Errorf("%s and %s: %w", c.files.Cert, c.files.Key, err)
-	}
-	next := &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
-		SessionTicketsDisabled: true, // each connection shows a certificate that is good now
-	}
-	if c.files.CA != "" {
-		next.ClientCAs, next.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if !next.ClientCAs.AppendCertsFromPEM(all[2]) {
-			return false, fmt.Errorf("%s has no certificate in PEM form", c.files.CA)
-		}
-		if c.tokens {
+// setTLS makes the settings for clients of the certificates as they are now. All connections share them.
+func (m *Member) setTLS() {
+	next := m.certificates.Config()
+	next.NextProtos = []string{"h2", "http/1.1"}
+	next.SessionTicketsDisabled = true // each connection shows a certificate that is good now
+	if m.config.TLS.CA != "" {
+		next.ClientCAs, next.ClientAuth = next.RootCAs, tls.RequireAndVerifyClientCert
+		if m.config.Principals != "" { // clients may have a token instead of a certificate
 			next.ClientAuth = tls.VerifyClientCertIfGiven
 		}
 	}
-	c.text = text
-	c.current.Store(next)
-	return true, nil
+	m.tls.Store(next)
 }

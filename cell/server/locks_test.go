@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync"
@@ -162,7 +163,7 @@ func TestStolenSession(t *testing.T) {
 		id:                       cellv1.Reason_REASON_INVALID,
 		id + ".":                 cellv1.Reason_REASON_INVALID,
 		"." + secret:             cellv1.Reason_REASON_INVALID,
-		id + "." + newSecret():   cellv1.Reason_REASON_NOT_YOURS,
+		id + "." + rand.Text():   cellv1.Reason_REASON_NOT_YOURS,
 		id + "." + secret + "x":  cellv1.Reason_REASON_NOT_YOURS,
 		newSessionID() + ".x":    cellv1.Reason_REASON_SESSION_OVER,
 		"1." + secret:            cellv1.Reason_REASON_INVALID,

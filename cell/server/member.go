@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,12 +11,16 @@ import (
 	"sync/atomic"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"golang.org/x/net/netutil"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
+	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // Member is a running member of a cell. Its methods are safe for concurrent use.
@@ -26,14 +31,15 @@ type Member struct {
 	front  *front
 	http   *http.Server
 	addr   net.Addr
-	id     string // of the cell
 
 	reserve atomic.Int64 // see Config
 
-	certificates *certificates // nil: none
-	die          context.CancelFunc
+	certificates *certs.Source              // nil: none
+	tls          atomic.Pointer[tls.Config] // for clients
 
-	stopping *atomic.Bool
+	stopping context.Context // until parked calls are to go to another member
+	handOver context.CancelFunc
+	die      context.CancelFunc
 	stop     sync.Once
 	stopErr  error
 	failed   chan error // what ends the member by itself
@@ -49,47 +55,69 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: principals: %w", ErrConfig, err)
 	}
-	var certificates *certificates
+	m := &Member{config: c, failed: make(chan error, 1)}
+	m.reserve.Store(c.Reserve)
 	if c.TLS.set() {
-		if certificates, err = newCertificates(&c); err != nil {
+		if m.certificates, err = certs.New(certs.Files(c.TLS)); err != nil {
 			return nil, fmt.Errorf("%w: certificate: %w", ErrConfig, err)
 		}
+		m.setTLS()
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return nil, err
 	}
-	stopping := new(atomic.Bool)
-	etcd, err := startEtcd(ctx, &c, stopping)
-	if err != nil {
+	m.addr = listener.Addr()
+	m.stopping, m.handOver = context.WithCancel(context.Background())
+	if m.etcd, err = startEtcd(ctx, &c, m.stopping); err != nil {
 		listener.Close()
 		return nil, err
 	}
-	m := &Member{config: c, etcd: etcd, addr: listener.Addr(), failed: make(chan error, 1), stopping: stopping, certificates: certificates}
-	life, die := context.WithCancel(context.Background())
-	m.die = die
-	m.reserve.Store(c.Reserve)
-	asked := newFailover(etcdStore{etcd.Server}, etcd.Server.LeaderChangedNotify)
-	m.front = newFront(life, asked, &c, guard)
+	var life context.Context
+	life, m.die = context.WithCancel(context.Background())
+	asked := newFailover(etcdStore{m.etcd.Server}, m.etcd.Server.LeaderChangedNotify)
+	m.front = newFront(life, m.stopping, asked, &c, guard)
 	m.front.background.Go(func() { asked.watch(life) })
 	m.front.leads = m.leads
-	m.client = v3client.New(etcd.Server)
-	for _, step := range []func(context.Context) error{m.joined, m.forgetSessions, m.identify, m.follow} {
-		if err := step(ctx); err != nil {
-			listener.Close()
-			m.Stop(ctx)
-			return nil, err
-		}
+	m.client = v3client.New(m.etcd.Server)
+	if err = m.until(ctx, m.join); err == nil {
+		err = m.until(ctx, m.identify)
+	}
+	if err == nil {
+		err = m.follow(ctx)
+	}
+	if err != nil {
+		listener.Close()
+		m.Stop(ctx)
+		return nil, err
 	}
 	m.serve(listener)
 	return m, nil
+}
+
+// until tries a step of the start until it is done: a majority of the members must run for it.
+func (m *Member) until(ctx context.Context, step func(context.Context) (done bool, err error)) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, within)
+		done, err := step(bounded)
+		cancel()
+		if done {
+			return err
+		}
+		if err != nil {
+			m.front.log.Info("this member does not count yet", "reason", err)
+		}
+		if !pause.Sleep(ctx, retryEvery) {
+			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
+		}
+	}
 }
 
 // follow begins to follow what etcd has.
 func (m *Member) follow(ctx context.Context) error {
 	loaded := make(chan struct{})
 	m.front.background.Go(func() { m.front.follow(m.client, loaded) })
-	m.front.background.Go(m.watchSpace)
+	m.front.background.Go(func() { m.front.each(lookForSpace, func() { m.front.noSpace(m.shortage()) }) })
 	m.front.background.Go(m.front.expire)
 	m.front.background.Go(m.front.sweep)
 	select {
@@ -110,16 +138,16 @@ func (m *Member) serve(l net.Listener) {
 	mux.Handle(cellv1connect.NewLocksHandler(locks{m.front}, options))
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
 	mux.Handle(cellv1connect.NewCellHandler(cell{m}, options))
-	mux.Handle("GET /metrics", metrics.handler())
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{metrics.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", m.health(false))
 	mux.HandleFunc("GET /readyz", m.health(true))
 	m.http = newServer(&gate{
 		front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(),
-		local: m.config.local(), slow: m.config.patience.answer,
+		local: m.config.local(),
 	}, m.config.patience, m.front.log)
 	l = netutil.LimitListener(l, m.config.Connections)
 	if m.certificates != nil {
-		l = withTLS(l, m.certificates)
+		l = m.withTLS(l)
 	}
 	m.front.background.Go(m.recheck)
 	m.front.background.Go(func() {
@@ -145,10 +173,11 @@ func (m *Member) recheck() {
 		if m.certificates == nil {
 			return
 		}
-		switch changed, err := m.certificates.read(); {
+		switch changed, err := m.certificates.Reread(); {
 		case err != nil:
 			m.front.log.Error("the certificates stay as they were", "error", err)
 		case changed:
+			m.setTLS()
 			m.front.log.Info("certificates were read anew")
 		}
 	})
@@ -183,8 +212,7 @@ func (m *Member) Stop(ctx context.Context) error {
 }
 
 func (m *Member) stopOnce(ctx context.Context) error {
-	m.stopping.Store(true)
-	close(m.front.stopping)
+	m.handOver()
 	if len(m.config.Members) > 1 && m.leads() {
 		if err := m.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
 			m.front.log.Warn("the leadership was not given away", "error", err)

@@ -10,7 +10,6 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -76,11 +75,6 @@ func newMetrics(m *Member) *metrics {
 	return c
 }
 
-// handler serves the metrics, those of etcd included.
-func (c *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(prometheus.Gatherers{c.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{})
-}
-
 // count counts calls.
 func (c *metrics) count(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (resp connect.AnyResponse, err error) {
@@ -139,7 +133,7 @@ func (m *Member) health(ready bool) http.HandlerFunc {
 		default:
 		}
 		switch {
-		case ready && m.stopping.Load():
+		case ready && m.stopping.Err() != nil:
 			http.Error(w, "the member is about to stop", http.StatusServiceUnavailable)
 		case ready && m.etcd.Server.Leader() == 0:
 			http.Error(w, "the member knows no leader: a majority of the members must run", http.StatusServiceUnavailable)

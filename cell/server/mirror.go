@@ -109,19 +109,14 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 	})
 	before := m.sessions
 	m.clear()
-	touched, nodes := map[*name]bool{}, map[string]*nodeChange{}
+	touched := map[*name]bool{}
 	for _, kv := range kvs { // what they have comes before them in the order of keys
 		if id, ok := strings.CutPrefix(string(kv.Key), sessionsAt); ok {
-			if s := before[id]; s != nil { // calls have it already
-				m.sessions[id] = s
-				s.forgetLocked(m)
-				s.usage["sessions"]++
-			}
-			m.putSessionLocked(id, kv.Value)
+			m.putSessionLocked(id, kv.Value, before[id]) // calls have that already
 		}
 	}
 	for _, kv := range kvs {
-		m.putLocked(kv, touched, nodes)
+		m.putLocked(kv, touched)
 	}
 	for id, s := range before {
 		if m.sessions[id] == nil {
@@ -138,7 +133,7 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 }
 
 // apply takes in what has happened, revision by revision.
-func (m *mirror) apply(events []*mvccpb.Event) {
+func (m *mirror) apply(events []*clientv3.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(events) > 0 {
@@ -152,24 +147,18 @@ func (m *mirror) apply(events []*mvccpb.Event) {
 }
 
 // applyLocked takes in what one revision has done.
-func (m *mirror) applyLocked(events []*mvccpb.Event, rev int64) {
-	for _, e := range events { // they say why what goes in the same transaction is gone
-		if e.Type == mvccpb.Event_PUT {
-			m.putTombstoneLocked(e.Kv)
-		}
-	}
-	touched, nodes := map[*name]bool{}, map[string]*nodeChange{}
+func (m *mirror) applyLocked(events []*clientv3.Event, rev int64) {
+	touched := map[*name]bool{}
 	for _, e := range events {
-		if e.Type == mvccpb.Event_DELETE {
-			m.deleteLocked(string(e.Kv.Key), touched, nodes)
+		if e.Type == clientv3.EventTypeDelete {
+			m.deleteLocked(e.Kv, touched)
 		} else {
-			m.putLocked(e.Kv, touched, nodes)
+			m.putLocked(e.Kv, touched)
 		}
 	}
 	for n := range touched {
 		m.settleLocked(n, rev)
 	}
-	m.tellNodesLocked(nodes, rev)
 	m.advanceLocked(rev)
 }
 
@@ -184,33 +173,27 @@ func (m *mirror) advanceLocked(rev int64) {
 	})
 }
 
-func (m *mirror) putTombstoneLocked(kv *mvccpb.KeyValue) {
-	if key := string(kv.Key); strings.HasPrefix(key, layout.TombstonesAt) {
-		m.tombstones[key] = tombstone{sighting{kv.ModRevision, m.clock.Now()}, string(kv.Value) == brokenText}
-	}
-}
-
-func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool, nodes map[string]*nodeChange) {
+func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	switch key := string(kv.Key); {
 	case strings.HasPrefix(key, layout.LocksAt):
 		m.putEntryLocked(kv, touched)
 	case strings.HasPrefix(key, sessionsAt):
-		m.putSessionLocked(strings.TrimPrefix(key, sessionsAt), kv.Value)
+		m.putSessionLocked(strings.TrimPrefix(key, sessionsAt), kv.Value, nil)
 	case strings.HasPrefix(key, homesAt):
 		m.putHomeLocked(strings.TrimPrefix(key, homesAt), kv.Value, kv.ModRevision)
 	case strings.HasPrefix(key, aliveAt):
-		m.seeLocked(strings.TrimPrefix(key, aliveAt), kv.ModRevision)
+		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{kv.ModRevision, m.clock.Now()}
 	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
-		m.putNodeLocked(kv, nodes)
+		m.putNodeLocked(kv)
 	case strings.HasPrefix(key, watchesAt):
 		m.putWatchLocked(key, kv.Value)
-	default:
-		m.putTombstoneLocked(kv)
+	case strings.HasPrefix(key, layout.TombstonesAt):
+		m.tombstones[key] = tombstone{sighting{kv.ModRevision, m.clock.Now()}, string(kv.Value) == brokenText}
 	}
 }
 
-func (m *mirror) deleteLocked(key string, touched map[*name]bool, nodes map[string]*nodeChange) {
-	switch {
+func (m *mirror) deleteLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
+	switch key := string(kv.Key); {
 	case strings.HasPrefix(key, layout.LocksAt):
 		if e := m.entries[key]; e != nil {
 			m.removeEntryLocked(e)
@@ -219,9 +202,9 @@ func (m *mirror) deleteLocked(key string, touched map[*name]bool, nodes map[stri
 	case strings.HasPrefix(key, sessionsAt):
 		m.deleteSessionLocked(strings.TrimPrefix(key, sessionsAt))
 	case strings.HasPrefix(key, aliveAt):
-		m.seeLocked(strings.TrimPrefix(key, aliveAt), 0)
+		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{0, m.clock.Now()}
 	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
-		m.deleteNodeLocked(key, nodes)
+		m.deleteNodeLocked(kv)
 	case strings.HasPrefix(key, watchesAt):
 		m.deleteWatchLocked(key)
 	default:
@@ -279,7 +262,8 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	if e.Value.Closed {
 		m.closesLocked(e, true)
 	} else {
-		e.session = m.ownerLocked(sessionOf(e.Key))
+		id, _ := table.ClientOf(e.Key)
+		e.session = m.ownerLocked(id)
 		e.session.addLocked(e)
 	}
 	touched[n] = true
@@ -417,14 +401,7 @@ func (f *front) watch(watcher clientv3.Watcher, rev int64) error {
 		if err := resp.Err(); err != nil {
 			return err
 		}
-		if len(resp.Events) == 0 {
-			continue
-		}
-		events := make([]*mvccpb.Event, len(resp.Events))
-		for i, e := range resp.Events {
-			events[i] = (*mvccpb.Event)(e)
-		}
-		f.mirror.apply(events)
+		f.mirror.apply(resp.Events)
 	}
 	return ctx.Err()
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
@@ -46,7 +46,7 @@ func TestMirrorFollows(t *testing.T) {
 }
 
 // randomChange changes one thing.
-func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
+func randomChange(r *rand.Rand, k *keys, ids, names []string) []*clientv3.Event {
 	id := ids[r.IntN(len(ids))]
 	name := names[r.IntN(len(names))]
 	key := layout.Key(name, id, int32(r.IntN(3)))
@@ -54,22 +54,22 @@ func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
 	there := k.kvs[key] != nil
 	switch n := r.IntN(10); {
 	case n == 0 && k.kvs[sessionsAt+id] == nil && !k.ended[id]:
-		return []*mvccpb.Event{k.put(sessionsAt+id, `{"secret":"x","ttl_ms":1000,"principal":"p"}`)}
+		return []*clientv3.Event{k.put(sessionsAt+id, `{"secret":"x","ttl_ms":1000,"principal":"p"}`)}
 	case n == 1 && k.kvs[sessionsAt+id] != nil: // the session ends, and what it has is removed later
 		k.ended[id] = true
-		return []*mvccpb.Event{k.delete(sessionsAt + id)}
+		return []*clientv3.Event{k.delete(sessionsAt + id)}
 	case n == 2:
-		return []*mvccpb.Event{k.put(tombstoneOf(name, owner), []string{"", brokenText}[r.IntN(2)])}
+		return []*clientv3.Event{k.put(tombstoneOf(name, owner), []string{"", brokenText}[r.IntN(2)])}
 	case n == 3 && k.kvs[tombstoneOf(name, owner)] != nil:
-		return []*mvccpb.Event{k.delete(tombstoneOf(name, owner))}
+		return []*clientv3.Event{k.delete(tombstoneOf(name, owner))}
 	case n < 6 && there:
-		return []*mvccpb.Event{k.delete(key)}
+		return []*clientv3.Event{k.delete(key)}
 	case n < 8 && there:
 		v, _ := table.ParseValue(k.kvs[key].Value)
 		if v.Place = false; n == 7 || v.Closed {
 			v.Owner, v.Closed, v.Principal = "", true, "p" // it closes its name from now on
 		}
-		return []*mvccpb.Event{k.put(key, v.String())}
+		return []*clientv3.Event{k.put(key, v.String())}
 	case there || k.kvs[sessionsAt+id] == nil:
 		return nil
 	}
@@ -79,5 +79,5 @@ func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
 	}
 	v := layout.NewValue(&req, id, 0)
 	v.Place = r.IntN(2) == 0
-	return []*mvccpb.Event{k.put(key, v.String())}
+	return []*clientv3.Event{k.put(key, v.String())}
 }

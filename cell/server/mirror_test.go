@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
@@ -24,18 +25,18 @@ func newKeys() *keys {
 }
 
 // put puts a key at the present revision, and returns the event.
-func (k *keys) put(key, value string) *mvccpb.Event {
+func (k *keys) put(key, value string) *clientv3.Event {
 	kv := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), ModRevision: k.rev, CreateRevision: k.rev}
 	if was := k.kvs[key]; was != nil {
 		kv.CreateRevision = was.CreateRevision
 	}
 	k.kvs[key] = kv
-	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: kv}
+	return &clientv3.Event{Type: mvccpb.Event_PUT, Kv: kv}
 }
 
-func (k *keys) delete(key string) *mvccpb.Event {
+func (k *keys) delete(key string) *clientv3.Event {
 	delete(k.kvs, key)
-	return &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: k.rev}}
+	return &clientv3.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: k.rev}}
 }
 
 // all returns all keys in their order.

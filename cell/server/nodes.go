@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	hfcell "github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 )
 
@@ -49,20 +50,6 @@ func (a acl) list(r right) string {
 	return [...]string{toRead: a.Read, toWrite: a.Write, toAdminister: a.Change}[r]
 }
 
-// nodeChange is what one revision has done to a node.
-type nodeChange struct {
-	was, is  bool // whether it was there before, and is after
-	contents bool
-}
-
-// changeOf returns what a revision has done to a node, from its first key on.
-func changeOf(changes map[string]*nodeChange, path string, was bool) *nodeChange {
-	if changes[path] == nil {
-		changes[path] = &nodeChange{was: was}
-	}
-	return changes[path]
-}
-
 // checksum returns the SHA-256 of contents.
 func checksum(contents []byte) string {
 	sum := sha256.Sum256(contents)
@@ -83,46 +70,50 @@ func parentOf(path string) string {
 	return path[:max(strings.LastIndexByte(path, '/'), 0)]
 }
 
-// putNodeLocked takes in a key of a node.
-func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChange) {
+// putNodeLocked takes in a key of a node. The two keys of a node come and go together.
+func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue) {
 	path, contents, _ := nodeOf(string(kv.Key))
 	n := m.nodeLocked(path)
-	c := changeOf(changes, path, n != nil && n.instance != 0)
 	if n != nil {
 		m.countLocked(n, -1)
 	} else {
 		n = &node{path: path}
 		m.nodes.ReplaceOrInsert(n)
 	}
-	defer func() { m.countLocked(n, 1) }()
-	if c.is = true; contents {
-		n.contentsAt, n.size, n.checksum = kv.ModRevision, len(kv.Value), checksum(kv.Value)
-		n.list, c.contents = listOf(path, kv.Value), true
-		return
+	rev, isNew := kv.ModRevision, kv.CreateRevision == kv.ModRevision
+	if contents {
+		n.contentsAt, n.size, n.checksum, n.list = rev, len(kv.Value), checksum(kv.Value), listOf(path, kv.Value)
+	} else {
+		n.instance, n.aclAt, n.acl = kv.CreateRevision, rev, acl{}
+		if json.Unmarshal(kv.Value, &n.acl) != nil {
+			n.acl = closed
+		}
+		if n.acl.Session != "" {
+			m.ownerLocked(n.acl.Session).nodes[path] = n.instance
+		}
 	}
-	n.instance, n.aclAt, n.acl = kv.CreateRevision, kv.ModRevision, acl{}
-	if json.Unmarshal(kv.Value, &n.acl) != nil {
-		n.acl = closed
-	}
-	if n.acl.Session != "" {
-		m.ownerLocked(n.acl.Session).nodes[path] = n.instance
+	m.countLocked(n, 1)
+	switch {
+	case contents && !isNew:
+		m.tellNodeLocked(path, hfcell.ContentsChanged, hfcell.ChildChanged, rev, rev)
+	case !contents && isNew:
+		m.tellNodeLocked(path, hfcell.Added, hfcell.ChildAdded, rev, rev)
 	}
 }
 
-// deleteNodeLocked takes in that a key of a node is gone. Both go together.
-func (m *mirror) deleteNodeLocked(key string, changes map[string]*nodeChange) {
-	path, _, _ := nodeOf(key)
+// deleteNodeLocked takes in that a key of a node is gone.
+func (m *mirror) deleteNodeLocked(kv *mvccpb.KeyValue) {
+	path, contents, _ := nodeOf(string(kv.Key))
 	n := m.nodeLocked(path)
-	if n == nil {
+	if n == nil || contents {
 		return
 	}
-	c := changeOf(changes, path, true)
-	c.is = false
 	if n.acl.Session != "" {
 		delete(m.ownerLocked(n.acl.Session).nodes, path)
 	}
 	m.countLocked(n, -1)
 	m.nodes.Delete(n)
+	m.tellNodeLocked(path, hfcell.Removed, hfcell.ChildRemoved, 0, kv.ModRevision)
 }
 
 // nodeLocked returns a node, or nil if there is none.
@@ -157,29 +148,10 @@ func (m *mirror) showNodeLocked(n *node) *cellv1.Node {
 	return shown
 }
 
-// tellNodesLocked tells the sessions that watch nodes what a revision has done to them.
-func (m *mirror) tellNodesLocked(changes map[string]*nodeChange, rev int64) {
-	for path, c := range changes {
-		e := &cellv1.NodeEvent{Path: path, Revision: rev}
-		own, ofChild := cellv1.NodeEventKind_NODE_EVENT_KIND_UNSPECIFIED, cellv1.NodeEventKind_NODE_EVENT_KIND_UNSPECIFIED
-		switch {
-		case c.is && !c.was:
-			own, ofChild = cellv1.NodeEventKind_NODE_EVENT_KIND_ADDED, cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_ADDED
-		case c.was && !c.is:
-			own, ofChild = cellv1.NodeEventKind_NODE_EVENT_KIND_REMOVED, cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_REMOVED
-		case c.contents:
-			own, ofChild = cellv1.NodeEventKind_NODE_EVENT_KIND_CONTENTS_CHANGED, cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_CHANGED
-		default:
-			continue // its rights have changed, or it came and went
-		}
-		if n := m.nodeLocked(path); n != nil {
-			e.ContentGeneration = n.contentsAt
-		}
-		m.tellWatchersLocked(path, own, e)
-		m.tellWatchersLocked(parentOf(path), ofChild, &cellv1.NodeEvent{
-			Path: parentOf(path), Child: path, ContentGeneration: e.ContentGeneration, Revision: rev,
-		})
-	}
+// tellNodeLocked tells the sessions that watch a node, or the one above it, what a revision has done to it.
+func (m *mirror) tellNodeLocked(path string, own, ofChild cellv1.NodeEventKind, generation, rev int64) {
+	m.tellWatchersLocked(path, own, &cellv1.NodeEvent{ContentGeneration: generation, Revision: rev})
+	m.tellWatchersLocked(parentOf(path), ofChild, &cellv1.NodeEvent{Child: path, ContentGeneration: generation, Revision: rev})
 }
 
 // kinds is a set of kinds of events.

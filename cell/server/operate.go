@@ -1,19 +1,30 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"runtime/debug"
 	"time"
 
+	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // cell serves the API of the cell itself.
@@ -23,7 +34,7 @@ type cell struct{ *Member }
 func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
 	s := c.etcd.Server
 	r := &cellv1.StatusResponse{
-		Cell: c.id, Member: c.config.Name, Version: version(),
+		Cell: s.Cluster().ID().String(), Member: c.config.Name, Version: version(),
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
 		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: *c.front.shortage.Load(),
 	}
@@ -102,68 +113,201 @@ func (c cell) change(ctx context.Context, do func(context.Context) error, what s
 			r, err := c.Status(ctx, nil)
 			return r.GetMembers(), err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryEvery):
-			if errors.Is(err, rpctypes.ErrUnhealthy) {
-				continue
-			}
+		if !errors.Is(err, rpctypes.ErrUnhealthy) || !pause.Sleep(ctx, retryEvery) {
+			return nil, refuse(cellv1.Reason_REASON_REFUSED, "the members were not changed: %w", err)
 		}
-		return nil, refuse(cellv1.Reason_REASON_REFUSED, "the members were not changed: %w", err)
 	}
 }
 
-// idAt is where the cell's id stands, which the first member that serves has made up.
+// join sees to it that a member counts and is where it says. It learns until it has caught up, if it was
+// added; and its peer URL may be another one than when it was started last.
+func (m *Member) join(ctx context.Context) (done bool, err error) {
+	own, want := m.etcd.Server.Cluster().Member(m.etcd.Server.MemberID()), m.config.peerURL()
+	switch {
+	case own == nil:
+		return true, errors.New("this member is not in the cell: it was removed, or its data is of another cell")
+	case len(own.PeerURLs) != 1 || own.PeerURLs[0] != want:
+		_, err = m.client.MemberUpdate(ctx, uint64(own.ID), []string{want})
+	case own.IsLearner:
+		_, err = m.client.MemberPromote(ctx, uint64(own.ID)) // refused until it has caught up
+	default:
+		return true, nil
+	}
+	return false, err
+}
+
+// A backup is a snapshot of etcd's, with its checksum behind it, as etcd's own tools write and read it.
+//
+// A cell that is made of it must not believe what it says of sessions: a lock of the backup may have been
+// released, and granted to somebody else, after the backup was made. So it keeps the permanent nodes only.
+// Its revisions begin far behind those of the backup, so that its tokens are larger than any that were
+// granted after the backup was made.
+
+// Backup sends all that the cell has.
+func (c cell) Backup(ctx context.Context, _ *cellv1.BackupRequest, to *connect.ServerStream[cellv1.BackupResponse]) error {
+	// What was acknowledged before the call is in it, whichever member is asked.
+	if err := c.front.sync(ctx); err != nil {
+		return err
+	}
+	return v3rpc.NewMaintenanceServer(c.etcd.Server, nil).Snapshot(&etcdserverpb.SnapshotRequest{}, backupStream{ctx: ctx, to: to})
+}
+
+// backupStream sends on what etcd's snapshot sends.
+type backupStream struct {
+	etcdserverpb.Maintenance_SnapshotServer // nil: etcd calls nothing but these two
+	ctx                                     context.Context
+	to                                      *connect.ServerStream[cellv1.BackupResponse]
+}
+
+func (s backupStream) Context() context.Context { return s.ctx }
+
+// Send implements etcdserverpb.Maintenance_SnapshotServer.
+func (s backupStream) Send(r *etcdserverpb.SnapshotResponse) error {
+	left := int64(r.RemainingBytes)
+	if len(r.Blob) != sha256.Size { // all that is sent before the checksum is in pages
+		left += sha256.Size
+	}
+	return s.to.Send(&cellv1.BackupResponse{Chunk: r.Blob, Left: left})
+}
+
+// A restored cell begins at a revision that no cell before it has come to: neither that of the backup, nor
+// another one that was made of the same backup. So it passes over as many revisions as a cell makes in days,
+// and over more the later it is restored: perSecond is more than any cell makes.
+const (
+	passedOver = 1_000_000_000
+	perSecond  = 10_000
+)
+
+var revisionsBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// beginning is the revision at which a cell may begin that is restored now from a backup of a revision.
+func beginning(backup int64, now time.Time) int64 {
+	return passedOver + max(backup, int64(now.Sub(revisionsBegin)/(time.Second/perSecond)))
+}
+
+// Restore makes the data of a member out of a backup, for a new cell: its directory must have none. It returns
+// the revision at which the cell begins. Every member of the new cell needs it, from the same backup, with
+// the same list of members and the revision that the first one has returned; the first one's is 0. Members that
+// were made otherwise do not find each other.
+//
+// The new cell has the backup's permanent nodes. Its tokens are larger than any of the cell that the backup is
+// of, and than those of cells that were made of the same backup before, as long as the clock of this host is
+// not behind by more than a day. It knows nothing of who had which lock. Start it when nobody trusts a
+// lock of the old cell any more: when the longest TTL and lock-delay are over.
+func Restore(c Config, backup string, revision int64) (int64, error) {
+	c = c.withDefaults()
+	if err := c.checkMembers(); err != nil || c.Data == "" {
+		return 0, fmt.Errorf("%w: %w", ErrConfig, cmp.Or(err, errors.New("the data directory is missing")))
+	}
+	hash, err := intact(backup)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", backup, err)
+	}
+	contents, err := snapshot.NewV3(zap.NewNop()).Status(backup)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w: %w", backup, errNoBackup, err)
+	}
+	if revision == 0 {
+		revision = beginning(contents.Revision, time.Now())
+	}
+	if revision <= contents.Revision {
+		return 0, fmt.Errorf("%w: revision %d: the backup has come to %d", ErrConfig, revision, contents.Revision)
+	}
+	if err := makePrivate(c.Data); err != nil {
+		return 0, err
+	}
+	if _, err := os.Stat(c.etcdDir()); !os.IsNotExist(err) {
+		return 0, fmt.Errorf("%s is there already: a backup is restored into a new directory (%w)", c.etcdDir(), os.ErrExist)
+	}
+	if err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: backup, Name: c.Name, OutputDataDir: c.etcdDir(), PeerURLs: []string{c.peerURL()}, InitialCluster: c.cluster(),
+		// Members of another cell, from which the backup may be, must not find this one's.
+		InitialClusterToken: fmt.Sprintf("holdfast-cell-%x-%d", hash[:8], revision),
+		RevisionBump:        uint64(revision - contents.Revision), MarkCompacted: true,
+	}); err != nil {
+		return 0, fmt.Errorf("the backup was not restored: %w", err)
+	}
+	return revision, nil
+}
+
+var errNoBackup = errors.New("this is no backup of a cell, or it is damaged")
+
+// intact checks the checksum of a backup, and returns it. What reads the file after that trusts it.
+func intact(backup string) ([]byte, error) {
+	file, err := os.Open(backup)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.Size() <= sha256.Size {
+		return nil, cmp.Or(err, errNoBackup)
+	}
+	hash, want := sha256.New(), make([]byte, sha256.Size)
+	if _, err := io.CopyN(hash, file, info.Size()-sha256.Size); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(file, want); err != nil || !bytes.Equal(hash.Sum(nil), want) {
+		return nil, cmp.Or(err, errNoBackup)
+	}
+	return want, nil
+}
+
+// idAt is where the cell's id stands: that which etcd gives a cluster when it is made.
 const idAt = "holdfast/cell"
 
-// identify finds out which cell this is.
-func (m *Member) identify(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	id := newSessionID()
-	r, err := m.etcd.Server.Txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{table.CompareCreated([]byte(idAt), nil, etcdserverpb.Compare_EQUAL, 0)},
-		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(idAt), id, 0)},
-		Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(idAt), nil, 1)},
-	})
+// identify puts the cell's id into a cell that has just been made. If the cell was made of a backup, another id stands
+// there, or none, and all is of the backup: first what belongs to sessions and locks is removed. Every member does it
+// before it serves anybody, so nobody ever sees it. Each transaction compares that no other member has finished.
+func (m *Member) identify(ctx context.Context) (done bool, err error) {
+	if _, err := m.front.store.Reached(ctx); err != nil {
+		return false, err
+	}
+	found, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(idAt), Serializable: true})
 	if err != nil {
-		return fmt.Errorf("the members of the cell do not agree yet: %w", err)
+		return false, err
 	}
-	if m.id = id; !r.Succeeded {
-		m.id = string(r.Responses[0].GetResponseRange().Kvs[0].Value)
+	id, changed := m.etcd.Server.Cluster().ID().String(), int64(0)
+	for _, kv := range found.Kvs {
+		if changed = kv.ModRevision; string(kv.Value) == id {
+			return true, nil
+		}
 	}
-	return nil
+	same := compares{table.CompareChanged([]byte(idAt), changed)}
+	for key := []byte{0}; key != nil; {
+		if key, err = m.forgetSome(ctx, key, same); err != nil {
+			return false, err
+		}
+	}
+	resp, err := m.front.store.Txn(ctx, when(same, table.PutOp([]byte(idAt), id, 0)))
+	return err == nil && resp.Succeeded, err
 }
 
-// joined sees to it that a member counts and is where it says. It learns until it has caught up, if it was
-// added; and its peer URL may be another one than when it was started last.
-func (m *Member) joined(ctx context.Context) error {
-	s := m.etcd.Server
-	for {
-		own := s.Cluster().Member(s.MemberID())
-		if own == nil {
-			return errors.New("this member is not in the cell: it was removed, or its data is of another cell")
+// forgetAtOnce is how many keys are removed by one transaction, and the contents of each. etcd admits 128 operations.
+const forgetAtOnce = 60
+
+// forgetSome removes some keys, all but permanent nodes, and returns where to go on; nil: nowhere.
+func (m *Member) forgetSome(ctx context.Context, from []byte, same compares) (next []byte, err error) {
+	resp, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: []byte{0}, Limit: forgetAtOnce, Serializable: true})
+	if err != nil {
+		return nil, err
+	}
+	var ops []*etcdserverpb.RequestOp
+	for _, kv := range resp.Kvs {
+		path, contents, node := nodeOf(string(kv.Key))
+		var rights acl
+		if node && (contents || json.Unmarshal(kv.Value, &rights) == nil && rights.Session == "") || string(kv.Key) == idAt {
+			continue
 		}
-		want := m.config.peerURL()
-		var err error
-		bounded, cancel := context.WithTimeout(ctx, within)
-		switch {
-		case len(own.PeerURLs) != 1 || own.PeerURLs[0] != want:
-			_, err = m.client.MemberUpdate(bounded, uint64(own.ID), []string{want})
-		case own.IsLearner:
-			_, err = m.client.MemberPromote(bounded, uint64(own.ID)) // refused until it has caught up
-		default:
-			cancel()
-			return nil
-		}
-		cancel()
-		if err != nil {
-			m.front.log.Info("this member does not count yet", "reason", err)
-		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
-			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
+		if ops = append(ops, table.DeleteOp(kv.Key)); node {
+			ops = append(ops, table.DeleteOp([]byte(contentsAt+path)))
 		}
 	}
+	if len(ops) > 0 {
+		_, err = m.front.store.Txn(ctx, when(same, ops...))
+	}
+	if err != nil || !resp.More {
+		return nil, err
+	}
+	return append(resp.Kvs[len(resp.Kvs)-1].Key, 0), nil
 }

@@ -19,7 +19,7 @@ import (
 // nothing is broken (P4).
 func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	var e table.Entry
-	_, err := l.changed(ctx, l.may(m.Name, toAdminister), func() (*etcdserverpb.TxnRequest, error) {
+	_, err := l.changed(ctx, m.Name, toAdminister, func() (*etcdserverpb.TxnRequest, error) {
 		l.mirror.mu.Lock()
 		defer l.mirror.mu.Unlock()
 		hold := l.mirror.holdLocked(m.Name, func(e *entry) bool { return e.tokenOf() == driver.Token(m.Token) })
@@ -130,24 +130,18 @@ func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.Lo
 		return nil, err
 	}
 	var texts []string
-	more := false
+	limit := limitOf(m.Limit)
 	l.mirror.mu.Lock()
 	l.mirror.names.AscendGreaterOrEqual(&name{name: max(m.Prefix, m.After)}, func(n *name) bool {
-		switch {
-		case n.name == m.After && m.After != "", l.allowedLocked(ctx, n.name, toRead) != nil:
-			return true
-		case !strings.HasPrefix(n.name, m.Prefix):
-			return false
-		case len(texts) == limitOf(m.Limit):
-			more = true
-			return false
+		is := strings.HasPrefix(n.name, m.Prefix)
+		if is && n.name != m.After && l.allowedLocked(ctx, n.name, toRead) == nil {
+			texts = append(texts, n.name)
 		}
-		texts = append(texts, n.name)
-		return true
+		return is && len(texts) <= limit
 	})
 	l.mirror.mu.Unlock()
-	resp := &cellv1.LocksListResponse{More: more}
-	for _, text := range texts {
+	resp := &cellv1.LocksListResponse{More: len(texts) > limit}
+	for _, text := range texts[:min(len(texts), limit)] {
 		resp.Locks = append(resp.Locks, l.show(text))
 	}
 	return resp, nil
@@ -187,10 +181,7 @@ func (f *front) fenced(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcd
 		return f.store.Txn(ctx, req)
 	}
 	for {
-		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{table.CompareChanged([]byte(needs.key), needs.changed)},
-			Success: []*etcdserverpb.RequestOp{table.TxnOp(req)},
-		})
+		resp, err := f.store.Txn(ctx, when(compares{table.CompareChanged([]byte(needs.key), needs.changed)}, table.TxnOp(req)))
 		if err != nil {
 			return nil, err
 		}

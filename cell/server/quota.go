@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -55,23 +56,25 @@ const near = 1000
 // mayHave reports whether there is space for anything new, and a principal may have more. Of what others do at the same
 // moment nothing is known: so limits may be passed by as many calls as are under way at once.
 func (f *front) mayHave(ctx context.Context, p *principal, kind string, more int64) error {
-	if err := f.hasSpace(); err != nil || p == nil || p.limits == nil {
+	if err := f.hasSpace(); err != nil || more <= 0 || p == nil || p.limits == nil {
 		return err
 	}
-	for most, reached := int64(p.limits[kind]), false; ; reached = true {
+	have := func() int64 {
 		f.mirror.mu.Lock()
-		n := f.mirror.usageLocked(p.name)[kind] + more
-		f.mirror.mu.Unlock()
-		switch {
-		case n+near <= most, n <= most && reached:
-			return nil
-		case reached:
-			return refuse(cellv1.Reason_REASON_QUOTA, "the principal would have %d %s: at most %d are right", n, kind, most)
-		}
+		defer f.mirror.mu.Unlock()
+		return f.mirror.usageLocked(p.name)[kind] + more
+	}
+	n, most := have(), int64(p.limits[kind])
+	if n+near > most {
 		if err := f.mirror.reach(ctx, f.written.Load()); err != nil {
 			return ofStore(ctx, err)
 		}
+		n = have()
 	}
+	if n > most {
+		return refuse(cellv1.Reason_REASON_QUOTA, "the principal would have %d %s: at most %d are right", n, kind, most)
+	}
+	return nil
 }
 
 // maxWaiters is how many may wait for one name, and maxWatches how many nodes a session may watch.
@@ -80,35 +83,19 @@ const (
 	maxWatches = 10_000
 )
 
-// mayWatch reports whether a session may watch another node.
-func (f *front) mayWatch(s *session) error {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	if n := len(s.watches); n >= maxWatches {
-		return refuse(cellv1.Reason_REASON_QUOTA, "the session watches %d nodes: more are not right", n)
-	}
-	return nil
-}
-
 // mayStore reports whether the caller may write the contents of a node. They count as those of the principal that
 // has made the node.
 func (f *front) mayStore(ctx context.Context, path string, size int) error {
+	maker, nodes, bytes := callerOf(ctx), int64(1), int64(size)
 	f.mirror.mu.Lock()
-	n := f.mirror.nodeLocked(path)
-	maker, more := callerOf(ctx), int64(size)
-	if n != nil {
-		maker, more = f.guard.named(n.acl.By), more-int64(n.size)
+	if n := f.mirror.nodeLocked(path); n != nil {
+		maker, nodes, bytes = f.guard.named(n.acl.By), 0, bytes-int64(n.size)
 	}
 	f.mirror.mu.Unlock()
-	if n == nil {
-		if err := f.mayHave(ctx, maker, "nodes", 1); err != nil {
-			return err
-		}
+	if err := f.mayHave(ctx, maker, "nodes", nodes); err != nil {
+		return err
 	}
-	if more <= 0 {
-		return nil
-	}
-	return f.mayHave(ctx, maker, "bytes", more)
+	return f.mayHave(ctx, maker, "bytes", bytes)
 }
 
 // countLocked adds a node to what its maker has, or takes it away.
@@ -137,7 +124,7 @@ func (p *principal) admits(l lane) error {
 	switch {
 	case l == operating && !p.administers():
 		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal does not administer the cell")
-	case p.pace == nil || l == unpaced, l == renewal && p.pace.renewals.Allow(), l != renewal && p.pace.ordinary.Allow():
+	case p.pace == nil, l == renewal && p.pace.renewals.Allow(), l != renewal && p.pace.ordinary.Allow():
 		return nil
 	}
 	return refuse(cellv1.Reason_REASON_QUOTA, "the principal calls too often: at most %v requests per second are right", p.pace.ordinary.Limit())
@@ -153,6 +140,52 @@ func (p *principal) mayWithdraw(ctx context.Context, n int) error {
 	defer cancel()
 	if p.pace.ordinary.WaitN(ctx, min(n, p.pace.ordinary.Burst())) != nil {
 		return refuse(cellv1.Reason_REASON_QUOTA, "the principal withdraws too many requests that are not there: at most %v per second are right", p.pace.ordinary.Limit())
+	}
+	return nil
+}
+
+// etcd ends itself when it cannot write its log, and takes no more changes when its file has grown to its
+// quota. So a member lets nobody have anything new long before: what is there goes on, and is given back.
+
+// DefaultReserve is how much of the disk a member leaves free that was not told, in bytes. etcd sets 64 MiB
+// aside for its log at a time.
+const DefaultReserve = 256 << 20
+
+// backendQuota is how large etcd's file may become, and mostOfQuota how large while members still let
+// sessions have something new, in bytes.
+const (
+	backendQuota = 2 << 30
+	mostOfQuota  = backendQuota / 10 * 9
+)
+
+// lookForSpace is how often a member looks at its disk.
+const lookForSpace = time.Second
+
+// shortage says what there is too little of; "": nothing.
+func (m *Member) shortage() string {
+	if size := m.etcd.Server.Backend().Size(); size > mostOfQuota {
+		return fmt.Sprintf("the file of member %s has %d MiB and may have %d: delete files, and start it again: that makes its file small", m.config.Name, size>>20, backendQuota>>20)
+	}
+	if free, known := freeSpace(m.config.Data); known && free < m.reserve.Load() {
+		return fmt.Sprintf("the disk of member %s has %d MiB left, and %d are a reserve: make room on it", m.config.Name, free>>20, m.reserve.Load()>>20)
+	}
+	return ""
+}
+
+// noSpace notes what there is too little of.
+func (f *front) noSpace(shortage string) {
+	switch was := *f.shortage.Swap(&shortage); {
+	case was == "" && shortage != "":
+		f.log.Error("nobody gets anything new", "reason", shortage)
+	case was != "" && shortage == "":
+		f.log.Info("there is space again")
+	}
+}
+
+// hasSpace returns an error if there is no space for anything new.
+func (f *front) hasSpace() error {
+	if s := *f.shortage.Load(); s != "" {
+		return refuse(cellv1.Reason_REASON_REFUSED, "%s", s)
 	}
 	return nil
 }

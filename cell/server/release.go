@@ -148,7 +148,11 @@ func (f *front) removals(some []removal) []table.Removal {
 		}
 		r.entry.released = !r.tell
 		k.Key, k.Created, k.Mod = r.entry.Key, r.entry.Created, r.place
-		if left := max(f.minimumLeftLocked(r.entry), r.closed); left > 0 && !r.unused {
+		left := r.closed
+		if r.entry.holds && !r.entry.Value.Closed { // its minimum may not be over
+			left = max(left, r.entry.opens().Sub(f.clock.Now()))
+		}
+		if left > 0 && !r.unused {
 			k.Closed = closedText(r.entry, left)
 		}
 	}
@@ -197,7 +201,7 @@ func (f *front) change(ctx context.Context, credential, name, request string, ed
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.changed(ctx, f.sync, func() (*etcdserverpb.TxnRequest, error) {
+	_, err = f.changed(ctx, "", toWrite, func() (*etcdserverpb.TxnRequest, error) {
 		found, why := f.find(s, []*cellv1.Release{{Name: name, Request: request}})
 		f.mirror.mu.Lock()
 		defer f.mirror.mu.Unlock()

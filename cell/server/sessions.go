@@ -3,17 +3,268 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
+
+// sessionsAt is what the keys of sessions begin with; their ids follow.
+const sessionsAt = "holdfast/session/"
+
+// record is what a session's key says.
+type record struct {
+	Principal string `json:"principal,omitempty"`
+	Secret    string `json:"secret"` // the hash of it
+	Note      string `json:"note,omitempty"`
+	TTL       int64  `json:"ttl_ms"`
+	LockDelay int64  `json:"lock_delay_ms,omitempty"`
+	Opened    int64  `json:"opened_ms"` // by the wall clock of the member: for people only
+}
+
+func (r *record) ttl() time.Duration       { return time.Duration(r.TTL) * time.Millisecond }
+func (r *record) lockDelay() time.Duration { return time.Duration(r.LockDelay) * time.Millisecond }
+
+// lasts is how long what the session has lasts after a sign of life.
+func (r *record) lasts() time.Duration { return r.ttl() + r.lockDelay() }
+
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// admits reports whether a caller may use the session.
+func (r *record) admits(principal, secret string) bool {
+	same := subtle.ConstantTimeCompare([]byte(hashed(secret)), []byte(r.Secret)) == 1
+	return same && r.Principal == principal
+}
+
+// newSessionID returns a random id. It is the name of the client in the session's keys.
+func newSessionID() string {
+	var b [table.ClientLen / 2]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func isSessionID(id string) bool {
+	_, err := hex.DecodeString(id)
+	return err == nil && len(id) == table.ClientLen
+}
+
+func hashed(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// credential takes what Open has returned apart.
+func credential(text string) (id, secret string, err error) {
+	id, secret, _ = strings.Cut(text, ".")
+	if !isSessionID(id) || secret == "" || len(secret) > 64 {
+		return "", "", refuse(cellv1.Reason_REASON_INVALID, "session: what Open has returned is wanted")
+	}
+	return id, secret, nil
+}
+
+// session is a session as the mirror has it. The mirror's mutex guards it.
+type session struct {
+	id      string
+	record  record // does not change
+	entries map[*entry]bool
+	places  int              // entries that are places
+	nodes   map[string]int64 // its ephemeral nodes: instances by path
+	watches map[string]bool  // the paths of nodes that it watches
+	usage   usage            // of its principal
+	home    home
+	over    bool
+	ended   driver.Instant // when this member has learnt that it is over
+	stream  *stream        // nil: no call has been parked for it at this member
+}
+
+// forgetLocked has a session have nothing.
+func (s *session) forgetLocked(m *mirror) {
+	s.entries, s.nodes, s.watches, s.places = map[*entry]bool{}, map[string]int64{}, map[string]bool{}, 0
+	s.usage = m.usageLocked(s.record.Principal)
+}
+
+// ownerLocked returns the session of an id: also one that is over, as long as something of it is left.
+func (m *mirror) ownerLocked(id string) *session {
+	if s := m.sessions[id]; s != nil {
+		return s
+	}
+	if m.ended[id] == nil {
+		s := &session{id: id, over: true, ended: m.clock.Now()}
+		s.forgetLocked(m)
+		m.ended[id] = s
+	}
+	return m.ended[id]
+}
+
+// putSessionLocked takes in a session. known is what this member has made of its key before; nil: nothing.
+func (m *mirror) putSessionLocked(id string, text []byte, known *session) {
+	var r record
+	if m.sessions[id] != nil || json.Unmarshal(text, &r) != nil {
+		return
+	}
+	s := cmp.Or(known, &session{id: id, record: r})
+	s.forgetLocked(m)
+	s.usage["sessions"]++
+	m.sessions[id] = s
+}
+
+func (m *mirror) deleteSessionLocked(id string) {
+	if s := m.sessions[id]; s != nil {
+		delete(m.sessions, id)
+		m.ended[id] = s
+		s.usage["sessions"]--
+		s.ended = m.clock.Now()
+		s.endLocked()
+	}
+}
+
+// endLocked ends a session: the parked call tells it.
+func (s *session) endLocked() {
+	s.over = true
+	if s.stream != nil {
+		s.stream.wakeLocked()
+	}
+}
+
+func (s *session) addLocked(e *entry) {
+	s.entries[e] = true
+	s.usage["locks"]++
+	if e.isPlace() {
+		s.places++
+		if s.stream != nil {
+			s.stream.wakeLocked() // places are to be confirmed more often than a session
+		}
+	}
+}
+
+// removeLocked takes in that an entry is gone.
+func (s *session) removeLocked(e *entry, why cellv1.Reason) {
+	if !s.entries[e] {
+		return
+	}
+	delete(s.entries, e)
+	s.usage["locks"]--
+	if e.isPlace() {
+		s.places--
+	}
+	// It is told also while a call is at work on it: that call's client may be gone, and know of the hold from a call before.
+	if !s.over && !e.released && s.stream != nil {
+		s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Lost{Lost: &cellv1.Lost{
+			Name: e.at.name, Request: e.request(), Reason: why, Revision: e.Created,
+		}}})
+	}
+}
+
+// tellLocked puts a grant into the stream: a place has become a hold, or a claim a whole one. A call of Acquire may tell it
+// too. Of a hold that never was a place only that tells.
+func (s *session) tellLocked(e *entry) {
+	if s.stream != nil {
+		s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Granted{Granted: e.holdingLocked()}})
+	}
+}
+
+// stream is what a session is told by its parked calls at this member: events, each until the client
+// has said by a cursor that it knows of it. The mirror's mutex guards it.
+//
+// A member that does not know a cursor, because the client comes from another one, tells all that the
+// session has instead. So no event is lost, whatever happens to members and to answers.
+type stream struct {
+	id     string // begins its cursors
+	last   uint64 // the number of the last event
+	events []*cellv1.Event
+	// restart says that events are missing, so the next answer tells all.
+	restart  bool
+	news     chan struct{}  // one value: there is something to tell or to do
+	call     chan struct{}  // the call that is parked: closed when a later one has come; nil: none is
+	extended driver.Instant // when the session was last extended at this member; 0: it never was
+}
+
+// maxEvents is how many events wait for a client. With more it is told all that it has.
+const maxEvents = 1000
+
+func (st *stream) addLocked(e *cellv1.Event) {
+	st.last++
+	e.Number = st.last
+	if len(st.events) >= maxEvents {
+		st.restartLocked()
+	}
+	if !st.restart {
+		st.events = append(st.events, e)
+	}
+	st.wakeLocked()
+}
+
+// restartLocked takes in that events are missing. It counts as one: so a client that does not get the next answer still has
+// a cursor before it, and is told all again.
+func (st *stream) restartLocked() {
+	st.last++
+	st.restart, st.events = true, nil
+	st.wakeLocked()
+}
+
+func (st *stream) wakeLocked() {
+	select {
+	case st.news <- struct{}{}:
+	default:
+	}
+}
+
+// cursor returns what a client says back that has taken in everything up to the last event.
+func (st *stream) cursorLocked() string { return st.id + ":" + strconv.FormatUint(st.last, 36) }
+
+// acknowledgeLocked takes in which events the client knows. A cursor of another stream, or one that cannot be, is of a
+// client that must be told all.
+func (st *stream) acknowledgeLocked(cursor string) {
+	id, text, _ := strings.Cut(cursor, ":")
+	n, err := strconv.ParseUint(text, 36, 64)
+	first := st.last - uint64(len(st.events)) // the number before the first that waits
+	if err != nil || id != st.id || n > st.last || n < first && !st.restart {
+		st.restart, st.events = true, nil
+	} else if !st.restart {
+		st.events = st.events[n-first:]
+	}
+}
+
+// fillLocked puts what there is to tell into a response, as it is known at a revision.
+func (st *stream) fillLocked(s *session, rev int64, r *cellv1.KeepAliveResponse) {
+	if st.restart {
+		r.Complete, r.Revision = true, rev
+		r.Holdings = make([]*cellv1.Holding, 0, len(s.entries))
+		for e := range s.entries {
+			r.Holdings = append(r.Holdings, e.holdingLocked())
+		}
+		st.restart, st.events = false, nil
+		for path := range s.watches {
+			st.addLocked(&cellv1.Event{Event: &cellv1.Event_Node{Node: &cellv1.NodeEvent{
+				Path: path, Kind: cellv1.NodeEventKind_NODE_EVENT_KIND_REREAD, Revision: rev,
+			}}})
+		}
+	}
+	r.Events = append([]*cellv1.Event(nil), st.events...)
+	r.Cursor = st.cursorLocked()
+}
+
+// streamLocked returns the session's stream, made if there is none.
+func (s *session) streamLocked() *stream {
+	if s.stream == nil {
+		s.stream = &stream{id: rand.Text()[:8], restart: true, news: make(chan struct{}, 1)}
+	}
+	return s.stream
+}
 
 // sessions serves the API of sessions, and locks that of locks.
 type (
@@ -38,20 +289,17 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 	if err := f.mayHave(ctx, callerOf(ctx), "sessions", 1); err != nil {
 		return nil, err
 	}
-	id, secret := newSessionID(), newSecret()
+	id, secret := newSessionID(), rand.Text()
 	rec.Secret = hashed(secret)
-	text, err := json.Marshal(&rec)
-	if err != nil {
-		return nil, err
-	}
+	text, _ := json.Marshal(&rec) // of strings and numbers: cannot fail
 	sent, err := f.alive(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// If what follows fails the session ends by itself: nobody knows of it.
-	if _, err := f.txn(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{
+	if _, err := f.txn(ctx, when(nil,
 		table.PutOp([]byte(sessionsAt+id), string(text), 0), table.PutOp([]byte(homesAt+id), f.aliveness.process, 0),
-	}}); err != nil {
+	)); err != nil {
 		return nil, ofStore(ctx, err)
 	}
 	f.mirror.mu.Lock()
@@ -83,13 +331,8 @@ func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.Cl
 }
 
 // end ends a session if some comparisons succeed, and all that it has. First no member serves it any more.
-func (f *front) end(ctx context.Context, s *session, same []*etcdserverpb.Compare, killed bool) error {
-	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Compare: same, Success: []*etcdserverpb.RequestOp{
-		table.DeleteOp([]byte(sessionsAt + s.id)), table.DeleteOp([]byte(homesAt + s.id)),
-	}})
-	if err == nil && resp.Succeeded {
-		err = f.mirror.reach(ctx, resp.Header.Revision)
-	}
+func (f *front) end(ctx context.Context, s *session, same compares, killed bool) error {
+	resp, err := f.txn(ctx, when(same, table.DeleteOp([]byte(sessionsAt+s.id)), table.DeleteOp([]byte(homesAt+s.id))))
 	if err != nil || !resp.Succeeded {
 		return ofStore(ctx, err)
 	}
@@ -116,10 +359,8 @@ func (f *front) clear(ctx context.Context, s *session, killed bool) error {
 	}
 	for path, instance := range s.nodes {
 		key := []byte(nodesAt + path)
-		keys = append(keys, table.TxnOp(&etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, instance)},
-			Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp([]byte(contentsAt + path))},
-		}))
+		same := compares{table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, instance)}
+		keys = append(keys, table.TxnOp(when(same, table.DeleteOp(key), table.DeleteOp([]byte(contentsAt+path)))))
 	}
 	for path := range s.watches {
 		keys = append(keys, table.DeleteOp([]byte(watchesAt+s.id+"/"+path)))
@@ -128,7 +369,7 @@ func (f *front) clear(ctx context.Context, s *session, killed bool) error {
 	_, err := f.remove(ctx, entries)
 	for some := range slices.Chunk(keys, removalsAtOnce/2) {
 		if err == nil {
-			_, err = f.put(ctx, &etcdserverpb.TxnRequest{Success: some})
+			_, err = f.put(ctx, when(nil, some...))
 		}
 	}
 	return ofStore(ctx, err)

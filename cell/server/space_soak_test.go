@@ -100,12 +100,11 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: %d %s", page, code, text)
 		}
 	}
-	m.stopping.Store(true)
+	m.handOver()
 	if code, text := get(t, m, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "stop") {
 		t.Errorf("/readyz: %d %s", code, text)
 	}
 	if code, _ := get(t, m, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d", code)
 	}
-	m.stopping.Store(false)
 }

@@ -55,7 +55,7 @@ func (c *clients) startFiles(ctx context.Context) {
 	}
 	if c.Watches {
 		c.watcher = startWatcher(ctx, id, strings.TrimPrefix(c.URL, "cell://"), c.KeptTTL)
-		c.files.Alive = &c.watcher.node
+		c.files.Alive = c.watcher.node
 		c.work.Go(func() {
 			if err := c.watcher.follow(ctx, c.noteTold); ctx.Err() == nil {
 				c.blame("P7: the watcher of %s is told nothing any more: %v", c.Group, err)
@@ -81,7 +81,7 @@ func startWatcher(ctx context.Context, id, addrs string, ttl time.Duration) *wat
 }
 
 // makeFile makes a file that nobody else makes, for as long as it takes.
-func makeFile(ctx context.Context, of *cell.Client, path string, s *cell.Session) (n cell.Node, err error) {
+func makeFile(ctx context.Context, of *cell.Client, path string, s *cell.Session) (n *cell.Node, err error) {
 	for end := time.Now().Add(recoverWithin); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if n, err = of.Put(ctx, path, nil, s, cell.If{Generation: new(int64)}); err == nil {
 			return n, nil

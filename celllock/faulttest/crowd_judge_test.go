@@ -17,7 +17,7 @@ type fileJudge struct {
 	epoch  int      // writers are at these files by now
 	ops    []fileOp // on files that are not judged yet
 	views  []*view  // one for each process
-	alive  []cell.Node
+	alive  []*cell.Node
 	fenced []fencedWrite
 }
 
@@ -31,7 +31,7 @@ func (j *fileJudge) take(process int, r fileReport) {
 	}
 	j.ops, j.fenced = append(j.ops, r.Ops...), append(j.fenced, r.Fenced...)
 	if r.Alive != nil {
-		j.alive = append(j.alive, *r.Alive)
+		j.alive = append(j.alive, r.Alive)
 	}
 }
 
@@ -83,15 +83,15 @@ func (j *fileJudge) judge(t testing.TB) string {
 // lives asserts that the nodes of sessions that are kept alive are there, and none besides.
 func (j *fileJudge) lives(t testing.TB, of *cell.Client) {
 	t.Helper()
-	var there []cell.Node
+	var there []*cell.Node
 	for n, err := range of.ReadDir(t.Context(), aliveDirectory) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		there = append(there, n)
 	}
-	slices.SortFunc(j.alive, func(a, b cell.Node) int { return cmp.Compare(a.Path, b.Path) })
-	if !slices.Equal(there, j.alive) {
+	slices.SortFunc(j.alive, func(a, b *cell.Node) int { return cmp.Compare(a.Path, b.Path) })
+	if !slices.EqualFunc(there, j.alive, func(a, b *cell.Node) bool { return a.String() == b.String() }) {
 		t.Errorf("P2: of sessions that are kept alive the nodes are\n%+v\nand there are\n%+v", j.alive, there)
 	}
 }

@@ -74,13 +74,13 @@ func (f *filer) act(ctx context.Context, path string) (fileOp, bool) {
 }
 
 // call makes the call of an operation. A file that was removed has no numbers.
-func (f *filer) call(ctx context.Context, op *fileOp) (n cell.Node, err error) {
+func (f *filer) call(ctx context.Context, op *fileOp) (n *cell.Node, err error) {
 	want := cell.If{Generation: &op.Want}
 	switch op.Action {
 	case writeFile:
 		return f.cell.Put(ctx, op.Path, []byte(op.Contents), nil, want)
 	case removeFile:
-		return n, f.cell.Delete(ctx, op.Path, want)
+		return &cell.Node{}, f.cell.Delete(ctx, op.Path, want)
 	}
 	n, contents, err := f.cell.Get(ctx, op.Path)
 	op.Contents = string(contents)

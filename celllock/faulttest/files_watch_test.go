@@ -86,8 +86,8 @@ func (v *view) lacks(op fileOp) bool {
 type watcher struct {
 	session *cell.Session
 	cell    *cell.Client
-	node    cell.Node // goes with the session
-	mark    string    // a file in the directory, which it writes to see whether it is told
+	node    *cell.Node // goes with the session
+	mark    string     // a file in the directory, which it writes to see whether it is told
 	told    chan int64
 }
 

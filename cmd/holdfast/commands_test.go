@@ -347,28 +347,19 @@ func TestSchemesHaveTheirPackages(t *testing.T) {
 	}
 }
 
-// TestServeSettings: what serve is told stands in flags, in the environment and in a file, in this order.
+// TestServeSettings: what serve is told stands in flags, or else in the environment.
 func TestServeSettings(t *testing.T) {
 	w := newWorld(t)
-	if err := os.WriteFile(w.path("settings"), []byte("# of the test\nname = filed\nlisten = nonsense\ndata = "+w.path("filed")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.env = append(w.env, "HOLDFAST_SERVE_LISTEN=127.0.0.1:0", "HOLDFAST_SERVE_CONFIG="+w.path("settings"))
+	w.env = append(w.env, "HOLDFAST_SERVE_LISTEN=127.0.0.1:0", "HOLDFAST_SERVE_DATA="+w.path("data"), "HOLDFAST_SERVE_NAME=other")
 	member := w.start("serve", "--name", "flagged")
 	member.awaitOutput("cell://127.0.0.1:")
-	if _, err := os.Stat(w.path("filed")); err != nil {
-		t.Errorf("the directory of the file: %v", err)
+	if _, err := os.Stat(w.path("data")); err != nil {
+		t.Errorf("the directory of the environment: %v", err)
 	}
 	w.run(0, "--store", strings.TrimSpace(member.out.String()), "cell", "status").expectOut("flagged")
 	w.run(69, "serve").expectErr("another member runs there")
 	member.signal(syscall.SIGTERM)
 	member.ends(0)
-	for text, wrong := range map[string]string{"colour = blue\n": "no setting", "election = soon\n": "soon"} {
-		if err := os.WriteFile(w.path("settings"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w.run(64, "serve").expectErr(wrong)
-	}
-	w.env = append(w.env, "HOLDFAST_SERVE_CONFIG=/dev/null", "HOLDFAST_SERVE_ELECTION=soon")
+	w.env = append(w.env, "HOLDFAST_SERVE_ELECTION=soon")
 	w.run(64, "serve").expectErr("HOLDFAST_SERVE_ELECTION")
 }

@@ -178,13 +178,11 @@ func Change(key string, mod int64, text string) *etcdserverpb.TxnRequest {
 // Break deletes the key of an entry that is as it was when it was read, and puts a marker on a
 // lease, from which the holder learns what has happened. marker "": none.
 func Break(e *Entry, marker, text string, lease clientv3.LeaseID) *etcdserverpb.TxnRequest {
-	txn := &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{CompareChanged([]byte(e.Key), e.Mod)},
-		Success: []*etcdserverpb.RequestOp{DeleteOp([]byte(e.Key))},
-	}
-	if marker != "" {
+	txn := &etcdserverpb.TxnRequest{Compare: []*etcdserverpb.Compare{CompareChanged([]byte(e.Key), e.Mod)}}
+	if marker != "" { // first: whoever watches then knows why the key goes
 		txn.Success = append(txn.Success, PutOp([]byte(marker), text, lease))
 	}
+	txn.Success = append(txn.Success, DeleteOp([]byte(e.Key)))
 	return txn
 }
 

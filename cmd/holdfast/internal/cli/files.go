@@ -62,7 +62,7 @@ no contents.`,
 }
 
 // printNode prints a file as JSON that a call has answered with.
-func (a *app) printNode(c *cellStore, n cell.Node, err error) error {
+func (a *app) printNode(c *cellStore, n *cell.Node, err error) error {
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ events may be missing: read the file then.`,
 	return cmd
 }
 
-func (a *app) printEvent(c *cellStore, e cell.Event) error {
+func (a *app) printEvent(c *cellStore, e *cell.Event) error {
 	e.Path, e.Child = c.out(e.Path), c.out(e.Child)
 	kind := "reread"
 	for word, k := range watchKinds {
@@ -213,7 +213,7 @@ func (a *app) printEvent(c *cellStore, e cell.Event) error {
 	}
 	if a.output == "json" {
 		return printJSON(struct {
-			cell.Event
+			*cell.Event
 			Kind string `json:"kind"`
 		}{e, kind})
 	}
@@ -245,15 +245,15 @@ principals lets. Files that are made below a file have the rights that it has th
 		if err != nil {
 			return err
 		}
-		changed := n.ACL
+		changed := &cell.ACL{Read: n.Acl.Read, Write: n.Acl.Write, Change: n.Acl.Change}
 		for name, to := range map[string]*string{"read": &changed.Read, "write": &changed.Write, "change": &changed.Change} {
 			if flag := c.flags.Lookup(name); flag.Changed {
 				*to = flag.Value.String()
 			}
 		}
-		if changed != n.ACL {
+		if changed.String() != n.Acl.String() {
 			if want.Generation == nil {
-				want.Generation = &n.ACLGeneration
+				want.Generation = &n.AclGeneration
 			}
 			if n, err = c.SetACL(ctx, n.Path, changed, want); err != nil {
 				return err
@@ -263,7 +263,7 @@ principals lets. Files that are made below a file have the rights that it has th
 			return a.printNode(c, n, nil)
 		}
 		l := a.list("RIGHT", "LIST")
-		for _, right := range [][2]string{{"read", n.ACL.Read}, {"write", n.ACL.Write}, {"change", n.ACL.Change}} {
+		for _, right := range [][2]string{{"read", n.Acl.Read}, {"write", n.Acl.Write}, {"change", n.Acl.Change}} {
 			l.add(nil, right[0], cmp.Or(right[1], "(everybody)"))
 		}
 		return l.print("")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 // serveFlags are the flags of serve that are no fields of its configuration.
 type serveFlags struct {
 	memberFlags
-	config  string
 	level   string
 	json    bool
 	audit   string
@@ -45,8 +43,7 @@ For other hosts it needs a certificate, and must know who calls: give it --tls-c
 with --principals. It reads certificates and principals again when they change.
 
 Each flag may also stand in the environment, as HOLDFAST_SERVE_ and its name in capitals with _
-for -, several values separated by commas, or in the file that --config names, one to a line:
-listen = 10.0.0.1:7433. A flag is stronger than the environment, and that is stronger than the file.
+for -, several values separated by commas: HOLDFAST_SERVE_LISTEN=10.0.0.1:7433. A flag is stronger.
 
 On SIGTERM or SIGINT it sends its clients to other members and stops. A second signal stops it at
 once.
@@ -60,7 +57,7 @@ once.
     --member c=https://10.0.0.3:7434`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fillIn(cmd, f.config); err != nil {
+			if err := fillIn(cmd); err != nil {
 				return err
 			}
 			if err := f.complete(&c); err != nil {
@@ -82,7 +79,6 @@ once.
 	flags.StringVar(&c.PeerTLS.CA, "peer-ca", "", "`file` with the authority of members' certificates")
 	flags.StringVar(&f.level, "log", "info", "what to log: debug, info, warn or error")
 	flags.StringVar(&f.audit, "audit", "", "`file` for who broke, killed and changed what, as JSON, if not in the log")
-	flags.StringVar(&f.config, "config", os.Getenv("HOLDFAST_SERVE_CONFIG"), "`file` with settings")
 	flags.BoolVar(&c.Insecure, "insecure", false, "allow other hosts without certificates or principals")
 	flags.BoolVar(&c.Join, "join", false, "the cell is there already, and knows of this member")
 	flags.BoolVar(&f.json, "log-json", false, "log for programs")
@@ -97,9 +93,6 @@ once.
 func (f *serveFlags) complete(c *server.Config) error {
 	if err := f.memberFlags.complete(c); err != nil {
 		return err
-	}
-	if c.Connections < 1 {
-		return usagef("--connections is %d: at least 1 is needed", c.Connections)
 	}
 	if c.Reserve = int64(f.reserve) << 20; f.reserve == 0 {
 		c.Reserve = -1 // none
@@ -166,39 +159,21 @@ func serve(ctx context.Context, c server.Config) error {
 	return nil
 }
 
-// fillIn gives flags that were not given the values that the environment has for them, or else a file.
-func fillIn(cmd *cobra.Command, file string) error {
-	flags := cmd.LocalNonPersistentFlags()
-	settings := map[string][]string{}
-	text, err := os.ReadFile(cmp.Or(file, os.DevNull))
-	if err != nil {
-		return usagef("--config: %w", err)
-	}
-	for n, line := range strings.Split(string(text), "\n") {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
-		}
-		name, value, ok := strings.Cut(line, "=")
-		if name = strings.TrimSpace(name); flags.Lookup(name) == nil || name == "config" || !ok {
-			return usagef("%s:%d: %.80q is no setting: the flags of this command are, as name = value", file, n+1, line)
-		}
-		settings[name] = append(settings[name], strings.TrimSpace(value))
-	}
-	flags.VisitAll(func(f *pflag.Flag) {
-		from, values := file, settings[f.Name]
+// fillIn gives flags that were not given the values that the environment has for them.
+func fillIn(cmd *cobra.Command) (err error) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		variable := "HOLDFAST_SERVE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if text, ok := os.LookupEnv(variable); ok {
-			from, values = variable, []string{text}
-			if _, several := f.Value.(pflag.SliceValue); several {
-				values = strings.Split(text, ",")
-			}
-		}
-		if f.Changed {
+		text, ok := os.LookupEnv(variable)
+		if !ok || f.Changed {
 			return
 		}
+		values := []string{text}
+		if _, several := f.Value.(pflag.SliceValue); several {
+			values = strings.Split(text, ",")
+		}
 		for _, value := range values {
-			if failed := flags.Set(f.Name, value); failed != nil {
-				err = usagef("%s: %w", from, failed)
+			if failed := cmd.Flags().Set(f.Name, value); failed != nil {
+				err = usagef("%s: %w", variable, failed)
 			}
 		}
 	})

@@ -39,10 +39,6 @@ var cellRules = []rule{
 		"name the members of one cell only",
 	},
 	{
-		"members", Warning, has("learning"), "members that do not count yet: ${learning}", "the cell bears no more losses than without them",
-		"start them with holdfast serve --join, or remove them",
-	},
-	{
 		"members", Warning, less("named", "members"),
 		"the cell has ${members} members, and the URL names ${named}",
 		"a client that can reach none of the named ones loses its locks, though the cell works", "name all members in the URL",
@@ -107,9 +103,7 @@ func learnCell(said []cell.MemberStatus) facts {
 	}
 	counts := 0
 	for _, m := range first.Status.Members {
-		if m.Learner {
-			f.add("learning", cmp.Or(m.Name, m.PeerUrl))
-		} else {
+		if !m.Learner {
 			counts++
 		}
 	}
