@@ -1,9 +1,12 @@
 package sqllock
 
 import (
+	"fmt"
 	"maps"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/life"
 )
 
 // always are the verdicts that are the same for all dialects.
@@ -88,4 +91,27 @@ func with(own map[driver.Fault]driver.Verdict) map[driver.Fault]driver.Verdict {
 	all := maps.Clone(always)
 	maps.Copy(all, own)
 	return all
+}
+
+// remembered returns the guarantees where the rule of package life holds.
+func remembered(g driver.Guarantees, d Dialect, rules life.Rules) driver.Guarantees {
+	if rules.MaxTTL == 0 {
+		return g
+	}
+	wait := rules.Wait().Round(time.Second / 10)
+	g.Summary += fmt.Sprintf(" A server that has taken over from another grants nothing for %v: the longest TTL (hf.maxttl) and a margin.", wait)
+	g.Faults = maps.Clone(g.Faults)
+	g.Faults[driver.Failover] = driver.Verdict{
+		Exclusion: driver.Delays, Tokens: driver.Keeps,
+		Note: fmt.Sprintf("a replica that takes over may not know the last holds: it grants nothing for %v, by when all holds of before "+
+			"have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens grow unless the new server's wall "+
+			"clock is behind by more than that. Stop or fence the old primary before another takes over, as Patroni and managed services "+
+			"do: one that lives on and takes writes grants beside the new one", wait),
+	}
+	if d == MySQL {
+		v := g.Faults[driver.StoreRestart]
+		v.Note += fmt.Sprintf(" (innodb_flush_log_at_trx_commit): then nothing is granted for %v", wait)
+		g.Faults[driver.StoreRestart] = v
+	}
+	return g
 }
