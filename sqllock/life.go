@@ -54,6 +54,8 @@ const (
 	syncsMySQL = "@@GLOBAL.innodb_flush_log_at_trx_commit = 1"
 )
 
+var startedTexts = map[Dialect][]string{MySQL: {startedMySQL}}
+
 // lifeWords replaces the words of the rule, which mean nothing if it is not kept.
 func (d Dialect) lifeWords(text string, waits bool) string {
 	if !waits {
@@ -95,13 +97,9 @@ func (c *client) opens(s *snapshot) driver.Instant {
 func (c *client) begin(ctx context.Context, conn *sql.Conn) error {
 	var now, forgot int64
 	var present, text string
-	var all []Statement
-	if c.dialect == MySQL {
-		all = append(all, c.statements.bound(startedMySQL))
-	}
 	ask := c.statements.bound(lifeText)
 	ask.Into = []any{&now, &forgot, &present, &text}
-	err := c.together(ctx, conn, slices.Concat(all, c.statements.all(beginTexts), []Statement{ask}))
+	err := c.together(ctx, conn, slices.Concat(c.statements.all(startedTexts), c.statements.all(beginTexts), []Statement{ask}))
 	if errors.Is(err, sql.ErrNoRows) {
 		c.rollBack(ctx, conn, errChanged)
 		if _, err = c.exec(ctx, conn, c.statements.bound(writeMetaText, "life", "")); err == nil {
@@ -109,16 +107,15 @@ func (c *client) begin(ctx context.Context, conn *sql.Conn) error {
 		}
 		return err
 	}
-	if err != nil {
-		return c.rollBack(ctx, conn, err)
+	if err == nil {
+		since := now
+		if text == "" {
+			since = forgot
+		}
+		m := parseMemory(text).Begin(present, instant(since), instant(now), c.rules)
+		write := c.statements.bound(writeLifeText, fmt.Sprintf("%s %d %d", m.Life, serverTime(m.Opens), micros(m.Wait)))
+		err = c.together(ctx, conn, append([]Statement{write}, c.statements.all(commitTexts)...))
 	}
-	m, since := parseMemory(text), now
-	if text == "" {
-		since = forgot
-	}
-	m = m.Begin(present, instant(since), instant(now), c.rules)
-	text = fmt.Sprintf("%s %d %d", m.Life, serverTime(m.Opens), micros(m.Wait))
-	err = c.together(ctx, conn, slices.Concat([]Statement{c.statements.bound(writeLifeText, text)}, c.statements.all(commitTexts)))
 	if err != nil {
 		return c.rollBack(ctx, conn, err)
 	}

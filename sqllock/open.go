@@ -50,8 +50,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// ParseURL returns the options that a store URL has, and its other parameters, which are the client library's. For
-// SQLite there may be none of these.
+// ParseURL returns the options that a store URL has, never nil, and its other parameters, which are the client
+// library's. For SQLite there may be none of these.
 func ParseURL(u *url.URL, d Dialect) (o *Options, theirs url.Values, err error) {
 	known := []string{"hf.tables", "hf.maxttl", "hf.forget"}
 	if d == SQLite {
@@ -165,7 +165,7 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	if err == nil && c.statements.waits {
 		c.rules.MaxTTL = cmp.Or(o.MaxTTL, life.UsualTTL)
 		if _, err = c.request(ctx, reading, c.begin); err != nil {
-			err = fmt.Errorf("whether this server may have forgotten locks cannot be told, or written down: %w", err)
+			err = fmt.Errorf("whether this server may have forgotten locks cannot be told, or written down: %w (hf.forget=go does without)", err)
 		}
 	}
 	if err != nil {
@@ -175,7 +175,7 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		Store:   dialect.String() + ":" + meta.store,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.rules.MaxTTL, life.Bound), Poll: meta.poll, TokenBlock: tokenBlock,
-		Guarantees: remembered(guarantees[dialect], dialect, c.rules),
+		Guarantees: remembered(guarantees[dialect], c.rules),
 	}
 	if p.stats().MaxOpenConnections == 1 {
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",

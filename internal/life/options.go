@@ -8,12 +8,11 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// What drivers' options and store URLs say of the rule.
+// The longest TTL, with its lock-delay, that drivers take if none is set, and the longest that may be set: its sum with a
+// clock, in microseconds, stays below 2^53.
 const (
-	// UsualTTL is the longest TTL, with its lock-delay, unless another one is set.
 	UsualTTL = 30 * time.Second
-	// Bound is the longest that may be set: the sum of a clock, a TTL and a lock-delay, in microseconds, stays below 2^53.
-	Bound = 10 * 365 * 24 * time.Hour
+	Bound    = 10 * 365 * 24 * time.Hour
 )
 
 // Params reads the parameters hf.maxttl and hf.forget of a store URL.

@@ -55,20 +55,17 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 // read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, o, err := pool(u)
-	if err != nil {
-		return nil, "", err
-	}
-	return db, o.Prefix, nil
+	return db, o.Prefix, err
 }
 
 func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	config, o, err := parse(u)
 	if err != nil {
-		return nil, nil, err
+		return nil, o, err
 	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, nil, err
+		return nil, o, err
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(poolSize)
@@ -81,15 +78,15 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	o, query, err := sqllock.ParseURL(u, sqllock.MySQL)
 	if err != nil {
-		return nil, nil, err
+		return nil, o, err
 	}
 	database := strings.Trim(u.Path, "/")
 	if u.Opaque != "" || u.Fragment != "" || database == "" || strings.Contains(database, "/") {
-		return nil, nil, errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
+		return nil, o, errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
 	}
 	socket := query.Get("socket")
 	if query.Has("socket") && (!strings.HasPrefix(socket, "/") || u.Host != "") {
-		return nil, nil, errors.New("store URL has a socket and a host, or no absolute path of a socket: it looks like " + socketURL)
+		return nil, o, errors.New("store URL has a socket and a host, or no absolute path of a socket: it looks like " + socketURL)
 	}
 	query.Del("socket")
 	if !query.Has("autocommit") {
@@ -97,7 +94,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
-		return nil, nil, errors.New("the client library does not understand the parameters of this URL")
+		return nil, o, errors.New("the client library does not understand the parameters of this URL")
 	}
 	config.Addr = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), cmp.Or(u.Port(), "3306"))
 	config.DBName = database

@@ -73,16 +73,13 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 // read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, _, o, err := pool(u)
-	if err != nil {
-		return nil, "", err
-	}
-	return db, o.Prefix, nil
+	return db, o.Prefix, err
 }
 
 func pool(u *url.URL) (*sql.DB, configure, *sqllock.Options, error) {
 	config, o, err := parse(u)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, o, err
 	}
 	now := again(u, config)
 	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(ctx context.Context, config *pgx.ConnConfig) error {
@@ -117,10 +114,10 @@ func again(u *url.URL, last *pgx.ConnConfig) configure {
 func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	o, query, err := sqllock.ParseURL(u, sqllock.Postgres)
 	if err != nil {
-		return nil, nil, err
+		return nil, o, err
 	}
 	if u.Opaque != "" || u.Fragment != "" {
-		return nil, nil, errors.New("store URL is malformed: it looks like postgres://user:password@host:5432/database")
+		return nil, o, errors.New("store URL is malformed: it looks like postgres://user:password@host:5432/database")
 	}
 	several := strings.Contains(u.Host+query.Get("host"), ",")
 	if several && !query.Has("target_session_attrs") {
@@ -131,7 +128,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
 		// pgx's own error may show the password.
-		return nil, nil, errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
+		return nil, o, errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTimeout

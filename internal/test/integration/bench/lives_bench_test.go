@@ -25,7 +25,7 @@ func BenchmarkLives(b *testing.B) {
 			with, without := pairAt(b, url), pairAt(b, url+mark+"hf.forget=go")
 			for _, workers := range []int{1, 64} {
 				b.Run(fmt.Sprint(workers), func(b *testing.B) {
-					times := compare(b, workers, 500*min(workers, 4), []way{{"with", with}, {"without", without}})
+					times := compare(b, workers, 100*min(workers, 4), []way{{"with", with}, {"without", without}})
 					var ratios []float64
 					for i, without := range times["without"] {
 						ratios = append(ratios, without/times["with"][i])
