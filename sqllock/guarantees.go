@@ -17,29 +17,23 @@ var always = driver.CommonFaults(map[driver.Fault]driver.Verdict{
 	},
 	driver.StoreWiped: {
 		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the " +
-			"token. Tokens go on from the wall clock",
+		Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock",
 	},
 	driver.Failover: {
 		Exclusion: driver.Breaks, Tokens: driver.Breaks,
-		Note: "kept if commits waited for the replica that takes over. Another one may not know the last holds, and its wall " +
-			"clock may be behind: promote none of those, or guard the resource with the token, in this database, which then " +
-			"goes back with it",
+		Note: "kept if commits waited for the replica that takes over. Another one may not know the last holds, and its wall clock may be behind: promote none of those, or guard the resource with the token, in this database, which then goes back with it",
 	},
 	driver.ClockForward: {
 		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and " +
-			"guard the resource with the token",
+		Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and guard the resource with the token",
 	},
 	driver.ClockBack: {
 		Exclusion: driver.Delays, Tokens: driver.Breaks,
-		Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for an " +
-			"hour and the clock is then set back by more than that",
+		Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for an hour and the clock is then set back by more than that",
 	},
 	driver.DiskFull: {
 		Exclusion: driver.Delays, Tokens: driver.Keeps,
-		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends " +
-			"with its TTL",
+		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends with its TTL",
 	},
 })
 
@@ -95,10 +89,7 @@ func remembered(g driver.Guarantees, rules life.Rules) driver.Guarantees {
 	g.Summary += fmt.Sprintf(" A server that has taken over from another grants nothing for %v: the longest TTL (hf.maxttl) and a margin.", wait)
 	g.Faults = with(map[driver.Fault]driver.Verdict{driver.Failover: {
 		Exclusion: driver.Delays, Tokens: driver.Keeps,
-		Note: fmt.Sprintf("a replica that takes over may not know the last holds: it grants nothing for %v, by when all holds of before "+
-			"have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens grow unless the new server's wall "+
-			"clock is behind by more than that. Stop or fence the old primary before another takes over, as Patroni and managed services "+
-			"do: one that lives on and takes writes grants beside the new one", wait),
+		Note: fmt.Sprintf("a replica that takes over may not know the last holds: it grants nothing for %v, by when all holds of before have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens grow unless the new server's wall clock is behind by more than that. Stop or fence the old primary before another takes over, as Patroni and managed services do: one that lives on and takes writes grants beside the new one", wait),
 	}})
 	return g
 }

@@ -54,8 +54,6 @@ const (
 	syncsMySQL = "@@GLOBAL.innodb_flush_log_at_trx_commit = 1"
 )
 
-var startedTexts = map[Dialect][]string{MySQL: {startedMySQL}}
-
 // lifeWords replaces the words of the rule, which mean nothing if it is not kept.
 func (d Dialect) lifeWords(text string, waits bool) string {
 	if !waits {

@@ -97,8 +97,8 @@ const (
 	freeMySQL   = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
 	// Ends such a hold, or hands it over to the first place and tells that client, with the poll $3. It reports
 	// whether it has done one of the two. Its snapshot may be older than its lock: then it may see too few places,
-	// changes nothing because crowd is not 0, and a step follows, as it does while nothing may be granted. A hand-over is as record.Record's: see
-	// client.messages for the notification.
+	// changes nothing because crowd is not 0, and a step follows, as it does while nothing may be granted. A hand-over
+	// is as record.Record's: see client.messages for the notification.
 	passPostgres = `WITH held AS MATERIALIZED (SELECT crowd FROM {locks} WHERE ` + plainHold + ` AND {open} FOR UPDATE),
  head AS MATERIALIZED (SELECT p.*, (SELECT count(*) FROM (SELECT 1 FROM {places} WHERE name = $1 LIMIT 2) b) > 1 AS more
  FROM held, LATERAL (SELECT owner, tokens, asked, ends, request::json AS r FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1) p
@@ -160,9 +160,10 @@ const (
 // that what is read after it is read at a later moment: PostgreSQL takes a snapshot for each statement, InnoDB with
 // the first plain SELECT.
 var (
-	takeText    = map[Dialect]string{Postgres: takePostgres, MySQL: takeMySQL}
-	confirmText = map[Dialect]string{Postgres: confirmQuick, MySQL: confirmPlain, SQLite: confirmPlain}
-	beginTexts  = map[Dialect][]string{
+	takeText     = map[Dialect]string{Postgres: takePostgres, MySQL: takeMySQL}
+	confirmText  = map[Dialect]string{Postgres: confirmQuick, MySQL: confirmPlain, SQLite: confirmPlain}
+	startedTexts = map[Dialect][]string{MySQL: {startedMySQL}}
+	beginTexts   = map[Dialect][]string{
 		Postgres: {beginPostgres, stopPostgres}, MySQL: {stopMySQL, "BEGIN"}, SQLite: {"BEGIN IMMEDIATE"},
 	}
 	lockTexts = map[Dialect][]string{
