@@ -48,13 +48,13 @@
 package redislock
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/life"
 )
 
 // DefaultPrefix is what keys and channels begin with.
@@ -165,10 +165,6 @@ func (o *Options) check() error {
 		return fmt.Errorf("redisson %.40q is for the layout %s", o.Redisson, Redisson)
 	case !slices.Contains(kinds, o.Redisson):
 		return fmt.Errorf("redisson %.40q: %s, %s, %s and %s are known", o.Redisson, RedissonLock, RedissonFair, RedissonFenced, RedissonSpin)
-	case o.MaxTTL < 0 || o.MaxTTL > maxTTL || o.MaxTTL > 0 && o.MaxTTL < time.Millisecond:
-		return fmt.Errorf("longest TTL %v: %v to %v is allowed", o.MaxTTL, time.Millisecond, maxTTL)
-	case o.MaxTTL != 0 && (o.Forget || o.Layout == Redisson):
-		return errors.New("a longest TTL is for servers that must not forget, and not for the layout redisson: leave out hf.maxttl, or hf.forget and hf.layout")
 	case o.Replicas < 0 || o.Replicas > MaxReplicas:
 		return fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
 	}
@@ -176,5 +172,5 @@ func (o *Options) check() error {
 	if bad >= 0 || len(o.Prefix) > maxPrefix {
 		return fmt.Errorf("prefix %.40q: 1 to %d bytes of printable ASCII without space, { and } are allowed", o.Prefix, maxPrefix)
 	}
-	return nil
+	return life.Check(o.MaxTTL, o.Forget || o.Layout == Redisson)
 }

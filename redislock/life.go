@@ -3,21 +3,16 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/life"
 )
 
 // A server that keeps its data in memory, or whose place a replica has taken, may have forgotten holds. The rule of
 // package life is carried out by the scripts: lua/life.lua. The connection tells them the server's life: see
 // Command.Life. The server remembers it in a key. In a cluster each master has a key of its own, in one of its slots.
-
-// defaultMaxTTL is Options.MaxTTL.
-const defaultMaxTTL = 30 * time.Second
 
 // forgetting is how a link keeps the rule. The zero value does not.
 type forgetting struct {
@@ -138,15 +133,6 @@ type livesTeller interface {
 
 // errLives says that the server's life could not be begun.
 var errLives = errors.New("the server has begun another life while the lock was asked for: a fail-over may be under way")
-
-// fits returns an error if a hold may outlast what a server may forget.
-func (c *link) fits(req *driver.Request) error {
-	if longest := c.forgetting.rules.MaxTTL; c.forgetting.on && req.TTL+req.LockDelay > longest {
-		return fmt.Errorf("%w: the TTL and the lock-delay are %v together, and the longest is %v, because so long nobody gets a "+
-			"lock after a fail-over: set hf.maxttl to more, in all clients", driver.ErrUnsupported, req.TTL+req.LockDelay, longest)
-	}
-	return nil
-}
 
 // lag returns for how long a primary that has lost its replicas goes on to grant, and reports whether it stops at all: if
 // min-replicas-to-write is set. A server that does not tell, or not to this user, is taken for one that does not stop.

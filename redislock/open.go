@@ -13,13 +13,11 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/life"
 )
 
 // tokenBlock is driver.Caps.TokenBlock.
 const tokenBlock = 4096
-
-// maxTTL keeps the sum of the server's clock, a TTL and a lock-delay exact in Lua.
-const maxTTL = 10 * 365 * 24 * time.Hour
 
 // link is one Conn, and what the drivers of all layouts do with it.
 type link struct {
@@ -150,7 +148,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	}
 	stops := false
 	if c.forgetting.on = o.Layout != Redisson && !o.Forget; err == nil && c.forgetting.on {
-		stops, err = c.startForgetting(ctx, cmp.Or(o.MaxTTL, defaultMaxTTL))
+		stops, err = c.startForgetting(ctx, cmp.Or(o.MaxTTL, life.UsualTTL))
 	}
 	if err != nil {
 		return nil, err
@@ -165,7 +163,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*link, error) {
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.forgetting.rules.MaxTTL, maxTTL), Poll: o.Poll, TokenBlock: tokenBlock,
+		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.forgetting.rules.MaxTTL, life.Bound), Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),
 	}
 	if c.forgetting.on {

@@ -66,7 +66,7 @@ func (c *client) record(req *driver.Request) (key, member string) {
 
 // takePlain takes a plain hold, or returns errAsk.
 func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := c.fits(&req); err != nil {
+	if err := c.forgetting.rules.Fits(&req); err != nil {
 		return driver.Grant{}, err
 	}
 	key, member := c.record(&req)

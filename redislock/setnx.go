@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/life"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
 
@@ -79,7 +80,7 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (g driver.Grant, err
 	if req.Mode != driver.Exclusive {
 		return g, driver.ErrUnsupported
 	}
-	if err := cmp.Or(s.layout.checkName(req.Name), s.fits(&req)); err != nil {
+	if err := cmp.Or(s.layout.checkName(req.Name), s.forgetting.rules.Fits(&req)); err != nil {
 		return g, err
 	}
 	reply, sent, err := s.takeBy(ctx, setnxTake, s.command(setnxTake, s.layout.setnxKeys(req.Name, req.Owner), req.Owner,
@@ -95,9 +96,9 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (g driver.Grant, err
 }
 
 // rest returns for how much longer a key is there that has so many milliseconds, and 0 if it does not
-// end by itself. It returns maxTTL at most: other programs write what they like.
+// end by itself. It returns life.Bound at most: other programs write what they like.
 func rest(ms int64) time.Duration {
-	return time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond
+	return time.Duration(min(max(ms, 0), int64(life.Bound/time.Millisecond))) * time.Millisecond
 }
 
 func (s setnx) keysOf(g *driver.Grant) []string { return s.layout.setnxKeys(g.Name, g.Owner) }

@@ -55,7 +55,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 // request of its owner, so that the name may be idle.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (g driver.Grant, err error) {
 	g.Request = req
-	if err := c.fits(&req); err != nil {
+	if err := c.forgetting.rules.Fits(&req); err != nil {
 		return g, err
 	}
 	reply, sent, err := c.takeBy(ctx, askScript, c.askCommand(&req, c.clock.Now(), queue, first), req.TTL)

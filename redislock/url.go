@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/internal/life"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -91,16 +92,8 @@ func parse(u *url.URL) (*target, *Options, error) {
 			err = fmt.Errorf("hf.replicas %.40q is not a number from 0 to %d", n, MaxReplicas)
 		}
 	}
-	if longest := params["hf.maxttl"]; err == nil && longest != "" {
-		if o.MaxTTL, err = time.ParseDuration(longest); err != nil || o.MaxTTL <= 0 {
-			err = fmt.Errorf("hf.maxttl %.40q is not a duration such as 30s", longest)
-		}
-	}
-	switch forget := params["hf.forget"]; {
-	case forget == "go":
-		o.Forget = true
-	case forget != "" && forget != "wait" && err == nil:
-		err = fmt.Errorf("hf.forget %.40q: wait and go are known", forget)
+	if err == nil {
+		o.MaxTTL, o.Forget, err = life.Params(params)
 	}
 	return to, o, cmp.Or(err, o.check())
 }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -272,6 +273,9 @@ func (c *client) checked(ctx, late context.Context, u urgency, conn *sql.Conn, f
 		}
 	}
 	err := f(late, conn)
+	if errors.Is(err, errUnbegun) {
+		err = cmp.Or(c.begin(late, conn), err)
+	}
 	if c.library.Pending != nil && c.library.Pending(late, conn) {
 		discard(conn)
 		if err == nil {

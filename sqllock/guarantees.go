@@ -1,9 +1,12 @@
 package sqllock
 
 import (
+	"fmt"
 	"maps"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/life"
 )
 
 // always are the verdicts that are the same for all dialects.
@@ -14,29 +17,23 @@ var always = driver.CommonFaults(map[driver.Fault]driver.Verdict{
 	},
 	driver.StoreWiped: {
 		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the " +
-			"token. Tokens go on from the wall clock",
+		Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock",
 	},
 	driver.Failover: {
 		Exclusion: driver.Breaks, Tokens: driver.Breaks,
-		Note: "a replica that follows asynchronously may not know the last holds, and its wall clock may " +
-			"be behind: replicate synchronously, or guard the resource with the token, in this database, " +
-			"which then goes back with it",
+		Note: "kept if commits waited for the replica that takes over. Another one may not know the last holds, and its wall clock may be behind: promote none of those, or guard the resource with the token, in this database, which then goes back with it",
 	},
 	driver.ClockForward: {
 		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and " +
-			"guard the resource with the token",
+		Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and guard the resource with the token",
 	},
 	driver.ClockBack: {
 		Exclusion: driver.Delays, Tokens: driver.Breaks,
-		Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for an " +
-			"hour and the clock is then set back by more than that",
+		Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for an hour and the clock is then set back by more than that",
 	},
 	driver.DiskFull: {
 		Exclusion: driver.Delays, Tokens: driver.Keeps,
-		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends " +
-			"with its TTL",
+		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends with its TTL",
 	},
 })
 
@@ -47,14 +44,7 @@ var guarantees = map[Dialect]driver.Guarantees{
 	Postgres: {
 		Summary: "The tables and the wall clock of one PostgreSQL server, as durable as its commits.",
 		Tokens:  lastToken + "server's wall clock in microseconds.",
-		Faults: with(map[driver.Fault]driver.Verdict{
-			driver.Failover: {
-				Exclusion: driver.Breaks, Tokens: driver.Breaks,
-				Note: "kept if commits waited for the standby that takes over (synchronous_standby_names). Another one " +
-					"may not know the last holds, and its wall clock may be behind: promote none of those, or guard " +
-					"the resource with the token, in this database, which then goes back with it",
-			},
-		}),
+		Faults:  always,
 	},
 	MySQL: {
 		Summary: "InnoDB tables and the wall clock of one MariaDB or MySQL 8 server, as durable as its commits.",
@@ -88,4 +78,18 @@ func with(own map[driver.Fault]driver.Verdict) map[driver.Fault]driver.Verdict {
 	all := maps.Clone(always)
 	maps.Copy(all, own)
 	return all
+}
+
+// remembered returns the guarantees where the rule of package life holds.
+func remembered(g driver.Guarantees, rules life.Rules) driver.Guarantees {
+	if rules.MaxTTL == 0 {
+		return g
+	}
+	wait := rules.Wait().Round(time.Second / 10)
+	g.Summary += fmt.Sprintf(" A server that has taken over from another grants nothing for %v: the longest TTL (hf.maxttl) and a margin.", wait)
+	g.Faults = with(map[driver.Fault]driver.Verdict{driver.Failover: {
+		Exclusion: driver.Delays, Tokens: driver.Keeps,
+		Note: fmt.Sprintf("a replica that takes over may not know the last holds: it grants nothing for %v, by when all holds of before have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens grow unless the new server's wall clock is behind by more than that. Stop or fence the old primary before another takes over, as Patroni and managed services do: one that lives on and takes writes grants beside the new one", wait),
+	}})
+	return g
 }

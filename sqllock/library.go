@@ -77,7 +77,7 @@ const (
 
 // judge returns what an error says.
 func (l *Library) judge(err error) Failure {
-	if err == errChanged || errors.Is(err, sqldriver.ErrBadConn) { // a connection of the pool that had ended before
+	if err == errChanged || err == errUnbegun || errors.Is(err, sqldriver.ErrBadConn) { // a connection of the pool that had ended before
 		return Conflict
 	}
 	return l.Failure(err)

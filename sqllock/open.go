@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/life"
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
@@ -23,9 +24,6 @@ const DefaultPrefix = "holdfast"
 
 // tokenBlock is driver.Caps.TokenBlock.
 const tokenBlock = 4096
-
-// maxTTL keeps the sum of the server's clock, a TTL and a lock-delay below 2^53.
-const maxTTL = 10 * 365 * 24 * time.Hour
 
 // Options configure a driver. The zero value is right for almost everybody.
 type Options struct {
@@ -38,23 +36,47 @@ type Options struct {
 	// Poll is Caps.Poll, at least 1 ms. It is fixed when the tables are made, and another one is refused from then
 	// on. 0: that of the tables, at first driver.DefaultPoll.
 	Poll time.Duration
+	// MaxTTL is the longest TTL, with its lock-delay, at least 1 ms; longer ones are refused. A server that has taken over
+	// from another may have forgotten holds, so it grants nothing for so long, and a hundredth more; likewise a restarted
+	// one that does not sync its commits, where the server tells. All clients should have the same. 0: 30 s. SQLite does
+	// not have the rule.
+	MaxTTL time.Duration
+	// Forget lets such a server grant at once, so that it may grant what another client still holds. It is for locks
+	// that save work and protect nothing, and for tests.
+	Forget bool
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 	// Log is told when notifications do not arrive, and when the pool has one connection. nil: slog.Default().
 	Log *slog.Logger
 }
 
-// ParseURL returns what a store URL's parameter hf.tables says, DefaultPrefix if it is missing, and the other
-// parameters, which are the client library's. Without others there may be none.
-func ParseURL(u *url.URL, others bool) (prefix string, theirs url.Values, err error) {
-	params, err := driver.Params(u, others, "hf.tables")
-	prefix = cmp.Or(params["hf.tables"], DefaultPrefix)
+// ParseURL returns the options that a store URL has, never nil, and its other parameters, which are the client
+// library's. For SQLite there may be none of these.
+func ParseURL(u *url.URL, d Dialect) (o *Options, theirs url.Values, err error) {
+	known := []string{"hf.tables", "hf.maxttl", "hf.forget"}
+	if d == SQLite {
+		known = known[:1]
+	}
+	params, err := driver.Params(u, d != SQLite, known...)
+	o = &Options{Prefix: cmp.Or(params["hf.tables"], DefaultPrefix)}
 	if err == nil {
-		err = CheckPrefix(prefix)
+		o.MaxTTL, o.Forget, err = life.Params(params)
 	}
 	theirs = u.Query()
-	theirs.Del("hf.tables")
-	return prefix, theirs, err
+	for _, name := range known {
+		theirs.Del(name)
+	}
+	return o, theirs, cmp.Or(err, o.check(d))
+}
+
+func (o *Options) check(d Dialect) error {
+	switch {
+	case grammars[d].now == "":
+		return errors.New("dialect is none of Postgres, MySQL, SQLite")
+	case o.Poll != 0 && o.Poll < time.Millisecond:
+		return fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
+	}
+	return cmp.Or(CheckPrefix(cmp.Or(o.Prefix, DefaultPrefix)), life.Check(o.MaxTTL, o.Forget || d == SQLite))
 }
 
 // client is the driver over one pool.
@@ -63,6 +85,7 @@ type client struct {
 	dialect    Dialect
 	library    Library
 	statements *statements
+	rules      life.Rules // zero: the rule of package life is not kept
 	bells      *bells
 	clock      driver.Clock
 	log        *slog.Logger
@@ -109,18 +132,12 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	if o == nil {
 		o = &Options{}
 	}
-	prefix := cmp.Or(o.Prefix, DefaultPrefix)
-	if err := CheckPrefix(prefix); err != nil {
+	if err := o.check(dialect); err != nil {
 		return nil, err
 	}
-	switch {
-	case grammars[dialect].now == "":
-		return nil, errors.New("dialect is none of Postgres, MySQL, SQLite")
-	case o.Poll != 0 && o.Poll < time.Millisecond:
-		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
-	}
+	prefix := cmp.Or(o.Prefix, DefaultPrefix)
 	c := &client{
-		pool: p, dialect: dialect, library: library, statements: newStatements(dialect, prefix),
+		pool: p, dialect: dialect, library: library, statements: newStatements(dialect, prefix, dialect != SQLite && !o.Forget),
 		clock: o.Clock, log: o.Log, waiters: map[string]*waiter{},
 		newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
@@ -145,14 +162,20 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	if err == nil {
 		err = c.fixSchema(ctx, prefix)
 	}
+	if err == nil && c.statements.waits {
+		c.rules.MaxTTL = cmp.Or(o.MaxTTL, life.UsualTTL)
+		if _, err = c.request(ctx, reading, c.begin); err != nil {
+			err = fmt.Errorf("whether this server may have forgotten locks cannot be told, or written down: %w (hf.forget=go does without)", err)
+		}
+	}
 	if err != nil {
 		return nil, &OpenError{err}
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll, TokenBlock: tokenBlock,
-		Guarantees: guarantees[dialect],
+		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.rules.MaxTTL, life.Bound), Poll: meta.poll, TokenBlock: tokenBlock,
+		Guarantees: remembered(guarantees[dialect], c.rules),
 	}
 	if p.stats().MaxOpenConnections == 1 {
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -71,7 +72,7 @@ func (c *client) page(ctx context.Context, last, prefix string) (names []string,
 			var name string
 			var p placeRow
 			s := &snapshot{}
-			err := scan(append(append([]any{&name}, s.into()...), p.fields()...)...)
+			err := scan(slices.Concat([]any{&name}, s.clock(), s.fields(), p.fields())...)
 			if n := len(names); n == 0 || names[n-1] != name {
 				names, page = append(names, name), append(page, s)
 			}

@@ -152,7 +152,7 @@ func (c *client) fixSchema(ctx context.Context, prefix string) error {
 		return err
 	}
 	name := quote + strings.ReplaceAll(schema, quote, quote+quote) + quote
-	c.statements = newStatements(c.dialect, name+"."+prefix)
+	c.statements = newStatements(c.dialect, name+"."+prefix, c.statements.waits)
 	return nil
 }
 

@@ -53,7 +53,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	s := newStatements(SQLite, "p")
+	s := newStatements(SQLite, "p", false)
 	q := s.list("{names};{owners}", []string{"a", "b", "c"}, []string{"x", "y", "z"})
 	if q.Text != "?, ?, ?, ?;?, ?, ?, ?" || !reflect.DeepEqual(q.Args, []any{"a", "b", "c", "c", "x", "y", "z", "z"}) {
 		t.Errorf("%q, %v", q.Text, q.Args)

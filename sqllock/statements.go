@@ -13,6 +13,7 @@ import (
 type statements struct {
 	dialect Dialect
 	prefix  string // of the tables' names
+	waits   bool   // the rule of package life is kept: see client.opens
 
 	mu         sync.Mutex
 	translated map[string]*query // by the texts below
@@ -23,9 +24,9 @@ const (
 
 	// Reads the row of name $1, its first $2 places, and that of owner $3, in one snapshot: a line for each place,
 	// or one line if there are none. Version is 0 if there is no row.
-	readText = "SELECT {now}, 0, 0, 0, " + rowOrNone + fromRow + fromPlaces
+	readText = "SELECT {now}, {memory}, 0, 0, 0, " + rowOrNone + fromRow + fromPlaces
 	// The same, and how many wait, how many before the owner, and when the first place ends that is not confirmed.
-	readCountsText = "SELECT {now}, n.total, n.ahead, n.ends, " + rowOrNone + fromRow + counting + fromPlaces
+	readCountsText = "SELECT {now}, {memory}, n.total, n.ahead, n.ends, " + rowOrNone + fromRow + counting + fromPlaces
 	rowOrNone      = `COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
  COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''),
  COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.crowd, 0), COALESCE(l.extra, ''), ` + placeOrNone
@@ -80,7 +81,7 @@ const (
 	// the transaction is written to disk.
 	takePostgres = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
  SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, 0, ''
- WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
+ WHERE {open} AND NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
  AND (h.extra <> '' OR h.crowd <> 0 OR h.owner <> '' AND h.expires + h.delay > {now}))
  ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}),
  owner = excluded.owner, client = excluded.client, ttl = excluded.ttl, delay = excluded.delay, note = excluded.note,
@@ -88,7 +89,7 @@ const (
  WHERE l.extra = '' AND l.crowd = 0 AND (l.owner = '' OR l.expires + l.delay <= {now}) RETURNING token`
 	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + 1, {now})),
  owner = $2, client = $3, ttl = $4, delay = $5, note = $6, taken = {now}, expires = {now} + $4
- WHERE name = $1 AND extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) {primary}`
+ WHERE name = $1 AND extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) AND {open} {primary}`
 
 	// Ends such a hold. Its row keeps the token.
 	freeColumns = "version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
@@ -96,9 +97,9 @@ const (
 	freeMySQL   = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
 	// Ends such a hold, or hands it over to the first place and tells that client, with the poll $3. It reports
 	// whether it has done one of the two. Its snapshot may be older than its lock: then it may see too few places,
-	// changes nothing because crowd is not 0, and a step follows. A hand-over is as record.Record's: see
-	// client.messages for the notification.
-	passPostgres = `WITH held AS MATERIALIZED (SELECT crowd FROM {locks} WHERE ` + plainHold + ` FOR UPDATE),
+	// changes nothing because crowd is not 0, and a step follows, as it does while nothing may be granted. A hand-over
+	// is as record.Record's: see client.messages for the notification.
+	passPostgres = `WITH held AS MATERIALIZED (SELECT crowd FROM {locks} WHERE ` + plainHold + ` AND {open} FOR UPDATE),
  head AS MATERIALIZED (SELECT p.*, (SELECT count(*) FROM (SELECT 1 FROM {places} WHERE name = $1 LIMIT 2) b) > 1 AS more
  FROM held, LATERAL (SELECT owner, tokens, asked, ends, request::json AS r FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1) p
  WHERE held.crowd = 1),
@@ -114,7 +115,7 @@ const (
  'h ' || passed.token || ' 1 ' || next.more || ' ' || next.claim || ' ' || next.asked || ' ' || next.owner)) FROM passed, next)`
 
 	// The names in use, with their places.
-	usedText = "SELECT l.name, {now}, l.version, l.token, l.owner, l.client, l.ttl, l.delay, l.note, l.taken, l.expires, l.crowd, l.extra, " +
+	usedText = "SELECT l.name, {now}, {memory}, l.version, l.token, l.owner, l.client, l.ttl, l.delay, l.note, l.taken, l.expires, l.crowd, l.extra, " +
 		placeOrNone + " FROM (SELECT * FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3" +
 		" AND (owner <> '' OR extra <> '' OR crowd <> 0) {primary} ORDER BY name LIMIT $4) l" +
 		" LEFT JOIN {places} p ON p.name = l.name ORDER BY l.name, p.ticket"
@@ -128,7 +129,7 @@ const (
 	// Each owner has one name, so a list of names and one of owners make pairs.
 	renewText = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" +
 		" WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now} {primary}"
-	lockRowsText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary} ORDER BY name {for update}"
+	lockRowsText = "SELECT name, {now}, {memory}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary} ORDER BY name {for update}"
 	// How many places come before each of these.
 	queuedText = "SELECT p.name, p.owner, (SELECT count(*) FROM {places} q WHERE q.name = p.name AND q.ticket < p.ticket)" +
 		" FROM {places} p WHERE p.name IN ({names}) AND p.owner IN ({owners}) {primary}"
@@ -159,9 +160,10 @@ const (
 // that what is read after it is read at a later moment: PostgreSQL takes a snapshot for each statement, InnoDB with
 // the first plain SELECT.
 var (
-	takeText    = map[Dialect]string{Postgres: takePostgres, MySQL: takeMySQL}
-	confirmText = map[Dialect]string{Postgres: confirmQuick, MySQL: confirmPlain, SQLite: confirmPlain}
-	beginTexts  = map[Dialect][]string{
+	takeText     = map[Dialect]string{Postgres: takePostgres, MySQL: takeMySQL}
+	confirmText  = map[Dialect]string{Postgres: confirmQuick, MySQL: confirmPlain, SQLite: confirmPlain}
+	startedTexts = map[Dialect][]string{MySQL: {startedMySQL}}
+	beginTexts   = map[Dialect][]string{
 		Postgres: {beginPostgres, stopPostgres}, MySQL: {stopMySQL, "BEGIN"}, SQLite: {"BEGIN IMMEDIATE"},
 	}
 	lockTexts = map[Dialect][]string{
@@ -176,8 +178,8 @@ var (
 	}
 )
 
-func newStatements(d Dialect, prefix string) *statements {
-	return &statements{dialect: d, prefix: prefix, translated: map[string]*query{}}
+func newStatements(d Dialect, prefix string, waits bool) *statements {
+	return &statements{dialect: d, prefix: prefix, waits: waits, translated: map[string]*query{}}
 }
 
 // bound returns a statement with its arguments. It is translated the first time.
@@ -185,7 +187,7 @@ func (s *statements) bound(text string, args ...any) Statement {
 	s.mu.Lock()
 	q := s.translated[text]
 	if q == nil {
-		q = s.dialect.query(text, s.prefix)
+		q = s.dialect.query(s.dialect.lifeWords(text, s.waits), s.prefix)
 		s.translated[text] = q
 	}
 	s.mu.Unlock()

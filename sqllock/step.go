@@ -20,6 +20,8 @@ import (
 type snapshot struct {
 	row
 	now      int64
+	memory   string // of the store's life, and
+	life     string // that which it has now: see client.opens
 	places   []placeRow
 	far      *placeRow // the place of the owner that was asked for, if it is not in places
 	farAhead int
@@ -27,8 +29,8 @@ type snapshot struct {
 	ends     int64 // when the first place ends that is not confirmed, if places were counted; 0: there is none
 }
 
-// into are the destinations of the columns now and those of the row.
-func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
+// clock are the destinations of the columns now and memory.
+func (s *snapshot) clock() []any { return []any{&s.now, &s.memory, &s.life} }
 
 // look says which places to read beside a row.
 type look struct {
@@ -56,7 +58,7 @@ func (c *client) reading(name string, l look) (Statement, *snapshot) {
 	var total, ahead int64
 	statement.Each = func(scan func(...any) error) error {
 		var p placeRow
-		err := scan(slices.Concat([]any{&s.now, &total, &ahead, &s.ends}, s.fields(), p.fields())...)
+		err := scan(slices.Concat(s.clock(), []any{&total, &ahead, &s.ends}, s.fields(), p.fields())...)
 		if p.Ticket != 0 && !slices.ContainsFunc(s.places, func(other placeRow) bool { return other.Ticket == p.Ticket }) {
 			s.places = append(s.places, p)
 		}
@@ -112,6 +114,7 @@ func (c *client) newChange(name string, s *snapshot) (*change, error) {
 	a.rules = record.Rules{
 		Poll:    c.caps.PollInterval(),
 		Last:    &a.last,
+		Opens:   c.opens(s),
 		Granted: func(p *record.Place) { a.winners = append(a.winners, p.Owner) },
 	}
 	a.settle(a.now, &a.rules)
@@ -121,7 +124,10 @@ func (c *client) newChange(name string, s *snapshot) (*change, error) {
 // decide lets f change the settled state that a snapshot shows. It returns nil if f needs to see more of the queue.
 func (c *client) decide(name string, s *snapshot, f func(*change)) (*change, error) {
 	a, err := c.newChange(name, s)
-	if err != nil || a.UsedUp() {
+	switch {
+	case err == nil && a.rules.Opens == never:
+		return nil, errUnbegun
+	case err != nil || a.UsedUp():
 		return nil, err
 	}
 	f(a)
@@ -316,7 +322,7 @@ func (c *client) lockRows(ctx context.Context, conn *sql.Conn, names []string) (
 	lock.Each = func(scan func(...any) error) error {
 		var name string
 		s := &snapshot{}
-		err := scan(append([]any{&name}, s.into()...)...)
+		err := scan(slices.Concat([]any{&name}, s.clock(), s.fields())...)
 		rows[name] = s
 		return err
 	}

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"strings"
@@ -18,7 +19,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 // anything is sent (P1).
 func (c *client) ask(ctx context.Context, req driver.Request, w *waiter, sent driver.Instant) (driver.Grant, error) {
 	c.mu.Lock()
-	err := c.tombstones.Get(req.Owner, sent)
+	err := cmp.Or(c.rules.Fits(&req), c.tombstones.Get(req.Owner, sent))
 	c.mu.Unlock()
 	if err != nil {
 		return driver.Grant{Request: req}, err

@@ -169,8 +169,8 @@ func TestBreakIsNoticed(t *testing.T) {
 		"Redis": func(t *testing.T) string {
 			return "redis://" + testserver.StartRedis(t, testserver.RedisOptions{}).Addr + "?hf.maxttl=1h"
 		},
-		"PostgreSQL": func(t *testing.T) string { return testserver.StartPostgres(t).URL("postgres") },
-		"MariaDB":    func(t *testing.T) string { return testserver.StartMariaDB(t).URL() },
+		"PostgreSQL": func(t *testing.T) string { return testserver.StartPostgres(t).URL("postgres") + "&hf.maxttl=1h" },
+		"MariaDB":    func(t *testing.T) string { return testserver.StartMariaDB(t).URL() + "?hf.maxttl=1h" },
 		"etcd": func(t *testing.T) string {
 			return "etcd://" + testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()
 		},

@@ -57,12 +57,12 @@ func TestServerCharset(t *testing.T) {
 func readsNames(t *testing.T, server *testserver.MySQL, d, plain driver.Driver, owner string) {
 	t.Helper()
 	for _, name := range append(escaping, "a😀") {
-		g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: owner + " first " + name, TTL: time.Minute, Note: name})
+		g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: owner + " first " + name, TTL: 30 * time.Second, Note: name})
 		if err != nil {
 			t.Errorf("%q: %v", name, err)
 			continue
 		}
-		if _, err := plain.Try(t.Context(), driver.Request{Name: name, Owner: owner + " second", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
+		if _, err := plain.Try(t.Context(), driver.Request{Name: name, Owner: owner + " second", TTL: 30 * time.Second}); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("P1: %q is held, and another client is told %v", name, err)
 		}
 		info, err := plain.(driver.Operator).Inspect(t.Context(), name)
@@ -73,7 +73,7 @@ func readsNames(t *testing.T, server *testserver.MySQL, d, plain driver.Driver, 
 			t.Errorf("%q: release: %v", name, err)
 		}
 	}
-	if g, err := plain.Try(t.Context(), driver.Request{Name: "a😁", Owner: owner + " third", TTL: time.Minute}); err != nil {
+	if g, err := plain.Try(t.Context(), driver.Request{Name: "a😁", Owner: owner + " third", TTL: 30 * time.Second}); err != nil {
 		t.Errorf("a name that differs in one character is taken for another: %v", err)
 	} else {
 		plain.Release(t.Context(), []driver.Grant{g})

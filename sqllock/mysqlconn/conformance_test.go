@@ -3,6 +3,7 @@ package mysqlconn
 import (
 	"database/sql"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -52,7 +53,7 @@ func dialAddr(t testing.TB, addr string, change func(*sql.DB)) driver.Driver {
 	}
 	own := library
 	own.Close = func() error { db.Close(); return nil }
-	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, own, nil)
+	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, own, &sqllock.Options{MaxTTL: time.Hour})
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

@@ -78,7 +78,7 @@ func TestReadOnly(t *testing.T) {
 			u := strings.Replace(server.URL(), "root", user, 1)
 			d, other := openIn(t, u), openIn(t, u)
 			take := func(name string, mode driver.Mode) driver.Grant {
-				g, err := d.Try(t.Context(), driver.Request{Name: user + name, Owner: user + name, Mode: mode, TTL: time.Minute})
+				g, err := d.Try(t.Context(), driver.Request{Name: user + name, Owner: user + name, Mode: mode, TTL: 30 * time.Second})
 				must(t, err)
 				return g
 			}
@@ -95,7 +95,7 @@ func TestReadOnly(t *testing.T) {
 					return err
 				},
 				"Try": func() error {
-					_, err := other.Try(t.Context(), driver.Request{Name: held.Name, Owner: "another", Mode: driver.Shared, TTL: time.Minute})
+					_, err := other.Try(t.Context(), driver.Request{Name: held.Name, Owner: "another", Mode: driver.Shared, TTL: 30 * time.Second})
 					return err
 				},
 				"Try, free":        func() error { _, err := other.Try(t.Context(), free.Request); return err },
@@ -113,7 +113,7 @@ func TestReadOnly(t *testing.T) {
 				}
 			}
 			exec(t, admin, "SET GLOBAL read_only = 0")
-			if _, err := other.Try(t.Context(), driver.Request{Name: user + " again", Owner: user, TTL: time.Minute}); err != nil {
+			if _, err := other.Try(t.Context(), driver.Request{Name: user + " again", Owner: user, TTL: 30 * time.Second}); err != nil {
 				t.Errorf("%s: the server takes writes again: %v", user, err)
 			}
 		}

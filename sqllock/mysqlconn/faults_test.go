@@ -52,7 +52,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 		"twin with matched rows, in another time zone":              "?interpolateParams=true&clientFoundRows=true&time_zone=%27-08:00%27",
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin", Poll: sqltest.TwinPoll})
+			d, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin", Poll: sqltest.TwinPoll, MaxTTL: 24 * time.Hour})
 			must(t, err)
 			defer d.Close()
 			sqltest.Twin(t, d)
@@ -127,7 +127,7 @@ func bells(t *testing.T, server *testserver.MySQL) {
 		connector, err := mysql.NewConnector(config)
 		must(t, err)
 		db := (&sqltest.Hook{Connector: connector, Before: before}).Open(t)
-		d, err := New(ctx, db, &sqllock.Options{Prefix: "bells", Poll: time.Minute})
+		d, err := New(ctx, db, &sqllock.Options{Prefix: "bells", Poll: time.Minute, MaxTTL: time.Hour})
 		must(t, err)
 		t.Cleanup(func() { d.Close() })
 		return d

@@ -4,8 +4,8 @@
 //	mysql://user:password@host:3306/database?tls=true
 //	mysql://user:password@/database?socket=/run/mysqld/mysqld.sock
 //
-// The parameter hf.tables is what the tables' names begin with: see sqllock.Options. All others are those of the
-// client library's DSN.
+// The parameters hf.tables, hf.maxttl and hf.forget (go or wait) are Prefix, MaxTTL and Forget of sqllock.Options. All
+// others are those of the client library's DSN.
 package mysqlconn
 
 import (
@@ -38,7 +38,7 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	db, prefix, err := OpenPool(u)
+	db, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
@@ -48,40 +48,45 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		db.Close() // its error would only say that a connection that broke could not end its session in order
 		return nil
 	}
-	return sqllock.New(ctx, db, sqllock.MySQL, own, &sqllock.Options{Prefix: prefix})
+	return sqllock.New(ctx, db, sqllock.MySQL, own, o)
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
 // read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
-	config, prefix, err := parse(u)
+	db, o, err := pool(u)
+	return db, o.Prefix, err
+}
+
+func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
+	config, o, err := parse(u)
 	if err != nil {
-		return nil, "", err
+		return nil, o, err
 	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, "", err
+		return nil, o, err
 	}
-	db = sql.OpenDB(connector)
+	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	return db, prefix, nil
+	return db, o, nil
 }
 
 // parse understands a URL. Its errors do not show user or password.
-func parse(u *url.URL) (*mysql.Config, string, error) {
-	prefix, query, err := sqllock.ParseURL(u, true)
+func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
+	o, query, err := sqllock.ParseURL(u, sqllock.MySQL)
 	if err != nil {
-		return nil, "", err
+		return nil, o, err
 	}
 	database := strings.Trim(u.Path, "/")
 	if u.Opaque != "" || u.Fragment != "" || database == "" || strings.Contains(database, "/") {
-		return nil, "", errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
+		return nil, o, errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
 	}
 	socket := query.Get("socket")
 	if query.Has("socket") && (!strings.HasPrefix(socket, "/") || u.Host != "") {
-		return nil, "", errors.New("store URL has a socket and a host, or no absolute path of a socket: it looks like " + socketURL)
+		return nil, o, errors.New("store URL has a socket and a host, or no absolute path of a socket: it looks like " + socketURL)
 	}
 	query.Del("socket")
 	if !query.Has("autocommit") {
@@ -89,7 +94,7 @@ func parse(u *url.URL) (*mysql.Config, string, error) {
 	}
 	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
-		return nil, "", errors.New("the client library does not understand the parameters of this URL")
+		return nil, o, errors.New("the client library does not understand the parameters of this URL")
 	}
 	config.Addr = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), cmp.Or(u.Port(), "3306"))
 	config.DBName = database
@@ -105,7 +110,7 @@ func parse(u *url.URL) (*mysql.Config, string, error) {
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
-	return config, prefix, nil
+	return config, o, nil
 }
 
 // socketURL is what a URL of a unix socket looks like.

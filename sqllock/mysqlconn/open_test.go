@@ -21,13 +21,13 @@ func TestParse(t *testing.T) {
 	} {
 		u, err := driver.ParseURL(raw)
 		must(t, err)
-		config, prefix, err := parse(u)
+		config, o, err := parse(u)
 		must(t, err)
 		if config.Addr != want.addr || config.User != want.user || config.Passwd != want.password || config.DBName != want.database {
 			t.Errorf("%s is %+v", raw, config)
 		}
-		if prefix != want.tables {
-			t.Errorf("%s has the prefix %s", raw, prefix)
+		if o.Prefix != want.tables {
+			t.Errorf("%s has the prefix %s", raw, o.Prefix)
 		}
 	}
 }
@@ -60,10 +60,10 @@ func TestSocket(t *testing.T) {
 		if d.Caps().Store != other.Caps().Store {
 			t.Error("the socket leads to another store")
 		}
-		if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "o", TTL: time.Minute}); err != nil {
+		if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "o", TTL: 30 * time.Second}); err != nil {
 			t.Error(err)
 		}
-		if _, err := other.Try(t.Context(), driver.Request{Name: "x", Owner: "p", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
+		if _, err := other.Try(t.Context(), driver.Request{Name: "x", Owner: "p", TTL: 30 * time.Second}); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("x is held by the client of the socket: %v", err)
 		}
 	})

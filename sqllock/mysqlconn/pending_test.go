@@ -60,7 +60,7 @@ func TestPending(t *testing.T) {
 			defer set("autocommit = 1")
 			killAll(t, admin)
 			sqltest.Pending(t, oneConn(openDB(t, server, "")), byURL, other, true, func(*sql.Conn) {})
-			_, err := d.Try(t.Context(), driver.Request{Name: t.Name() + " pool", Owner: t.Name(), TTL: time.Minute})
+			_, err := d.Try(t.Context(), driver.Request{Name: t.Name() + " pool", Owner: t.Name(), TTL: 30 * time.Second})
 			if err == nil || !strings.Contains(err.Error(), "autocommit") {
 				t.Errorf("a pool without autocommit was told %v", err)
 			}
@@ -86,7 +86,7 @@ func TestStatusOf(t *testing.T) {
 // inTransactions has a driver write in transactions: a waiter's place, and the hand-over to it.
 func inTransactions(t *testing.T, d driver.Driver) {
 	t.Helper()
-	first := driver.Request{Name: t.Name(), Owner: t.Name() + " first", TTL: time.Minute}
+	first := driver.Request{Name: t.Name(), Owner: t.Name() + " first", TTL: 30 * time.Second}
 	g, err := d.Try(t.Context(), first)
 	must(t, err)
 	next := first

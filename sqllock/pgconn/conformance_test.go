@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -52,7 +53,7 @@ func dialURL(t testing.TB, url string, change func(*sql.DB)) driver.Driver {
 	}
 	library := libraryFor(asPool(db))
 	library.Close = db.Close
-	d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, nil)
+	d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{MaxTTL: time.Hour})
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

@@ -19,10 +19,15 @@ import (
 // openLocks opens a client of a cluster, which ends with the test.
 func openLocks(t *testing.T, cluster *testserver.PostgresCluster) *holdfast.Client {
 	t.Helper()
-	locks, err := holdfast.Open(t.Context(), cluster.URL("postgres"))
+	locks, err := holdfast.Open(t.Context(), goes(cluster))
 	must(t, err)
 	t.Cleanup(func() { locks.Close() })
 	return locks
+}
+
+// goes is the URL of a cluster that grants at once after a fail-over.
+func goes(cluster *testserver.PostgresCluster) string {
+	return cluster.URL("postgres") + "&hf.forget=go"
 }
 
 // readOnly makes the primary read-only, with all its connections, and then promotes a standby.
@@ -61,7 +66,7 @@ func TestFailovers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cluster := testserver.StartPostgresCluster(t, c.synchronous)
 			old := cluster.Primary
-			h := faults.Harness{URL: func(string) string { return cluster.URL("postgres") }}
+			h := faults.Harness{URL: func(string) string { return goes(cluster) }} // nothing is forgotten
 			faults.Under(t, h, "", ttl, func() { c.change(cluster) })
 			nobodyAt(t, old)
 		})
@@ -80,7 +85,7 @@ func nobodyAt(t *testing.T, old *testserver.Postgres) {
 }
 
 // TestLostCommit: a standby takes over that lacks the last commit, because commits wait for none, or
-// for another one. It gives a name that is held: two clients believe that they hold it, which
+// for another one. With hf.forget=go it gives a name that is held: two clients believe that they hold it, which
 // Guarantees say. The guard stops the first one. What the standby has received it keeps.
 func TestLostCommit(t *testing.T) {
 	for name, synchronous := range map[string]string{"asynchronous": "", "another standby is synchronous": "two"} {

@@ -118,7 +118,7 @@ func TestServer(t *testing.T) {
 
 func openWith(t *testing.T, server *testserver.Postgres, prefix string, poll time.Duration) driver.Driver {
 	t.Helper()
-	d, err := New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: prefix, Poll: poll})
+	d, err := New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: prefix, Poll: poll, MaxTTL: 24 * time.Hour})
 	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
@@ -162,11 +162,11 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 			t.Errorf("%s took %d statements; at most %d are right", what, n, most)
 		}
 	}
-	r := driver.Request{Name: "n", Owner: "a", TTL: time.Minute}
+	r := driver.Request{Name: "n", Owner: "a", TTL: 30 * time.Second}
 	var g driver.Grant
 	costs("taking a free name", 1, func() { g, _ = d.Try(ctx, r) })
 	costs("renewing", 1, func() { d.Renew(ctx, []driver.Grant{g}) })
-	waiter := driver.Request{Name: "n", Owner: "b", TTL: time.Minute}
+	waiter := driver.Request{Name: "n", Owner: "b", TTL: 30 * time.Second}
 	costs("being refused", 2, func() { d.Try(ctx, waiter) })
 	costs("taking a place", 2, func() { d.(driver.Queuer).Enqueue(ctx, waiter) })
 	costs("confirming a place", 2, func() { d.(driver.Queuer).Enqueue(ctx, waiter) })
@@ -181,7 +181,7 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 
 	var grants []driver.Grant
 	for i := range 1000 {
-		g, err := d.Try(ctx, driver.Request{Name: fmt.Sprint("many/", i), Owner: fmt.Sprint("owner ", i), TTL: time.Minute})
+		g, err := d.Try(ctx, driver.Request{Name: fmt.Sprint("many/", i), Owner: fmt.Sprint("owner ", i), TTL: 30 * time.Second})
 		must(t, err)
 		grants = append(grants, g)
 	}
@@ -218,7 +218,7 @@ func mayNotCreate(t *testing.T, server *testserver.Postgres, admin *sql.DB) {
 	d, err := openURL(t.Context(), url)
 	must(t, err)
 	defer d.Close()
-	if _, err := d.Try(t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Minute}); err != nil {
+	if _, err := d.Try(t.Context(), driver.Request{Name: "n", Owner: "o", TTL: 30 * time.Second}); err != nil {
 		t.Error(err)
 	}
 }

@@ -64,7 +64,7 @@ func TestFromPool(t *testing.T) {
 func onePool(t *testing.T, p *sharedPool) {
 	one, two := p.open(t, nil), p.open(t, nil)
 	for name, d := range map[string]driver.Driver{"one": one, "two": two} {
-		if _, err := d.Try(t.Context(), driver.Request{Name: name, Owner: name, TTL: time.Minute}); err != nil {
+		if _, err := d.Try(t.Context(), driver.Request{Name: name, Owner: name, TTL: 30 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func onePool(t *testing.T, p *sharedPool) {
 		t.Errorf("two drivers keep %d connections of a pool, not one", n)
 	}
 	must(t, one.Close())
-	if _, err := two.Try(t.Context(), driver.Request{Name: "three", Owner: "two", TTL: time.Minute}); err != nil {
+	if _, err := two.Try(t.Context(), driver.Request{Name: "three", Owner: "two", TTL: 30 * time.Second}); err != nil {
 		t.Errorf("the pool was closed with the first of two drivers: %v", err)
 	}
 	must(t, two.Close())

@@ -19,16 +19,16 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	u, err := driver.ParseURL("postgres://u:p%2F@example.org:1234/app?sslmode=disable&hf.tables=app_locks&connect_timeout=7")
+	u, err := driver.ParseURL("postgres://u:p%2F@example.org:1234/app?sslmode=disable&hf.tables=app_locks&hf.maxttl=1h&connect_timeout=7")
 	must(t, err)
-	config, prefix, err := parse(u)
+	config, o, err := parse(u)
 	must(t, err)
 	if config.Host != "example.org" || config.Port != 1234 || config.User != "u" || config.Password != "p/" || config.Database != "app" ||
 		config.ConnectTimeout != 7*time.Second || config.TLSConfig != nil || config.RuntimeParams["hf.tables"] != "" {
 		t.Errorf("%+v", config)
 	}
-	if prefix != "app_locks" {
-		t.Errorf("the prefix is %s", prefix)
+	if o.Prefix != "app_locks" || o.MaxTTL != time.Hour {
+		t.Errorf("the options are %+v", o)
 	}
 }
 
@@ -95,10 +95,10 @@ func TestSocket(t *testing.T) {
 	if d.Caps().Store != other.Caps().Store {
 		t.Error("the socket leads to another store")
 	}
-	if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "o", TTL: time.Minute}); err != nil {
+	if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "o", TTL: 30 * time.Second}); err != nil {
 		t.Error(err)
 	}
-	if _, err := other.Try(t.Context(), driver.Request{Name: "x", Owner: "p", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
+	if _, err := other.Try(t.Context(), driver.Request{Name: "x", Owner: "p", TTL: 30 * time.Second}); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("x is held by the client of the socket: %v", err)
 	}
 }

@@ -4,8 +4,8 @@
 //	postgres://user:password@host:5432/database?sslmode=require
 //	postgres://user:password@/database?host=/run/postgresql
 //
-// The second one is for a unix socket in that directory. The parameter hf.tables is what the tables' names begin
-// with: see sqllock.Options. All others are pgx's.
+// The second one is for a unix socket in that directory. The parameters hf.tables, hf.maxttl and hf.forget (go or wait)
+// are Prefix, MaxTTL and Forget of sqllock.Options. All others are pgx's.
 //
 // Behind a pooler such as pgbouncer the driver prepares no statements, because a pooler that gives each transaction
 // another connection may not know them there. Nor may notifications arrive, so waiters poll. The driver detects a pooler
@@ -60,26 +60,26 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	db, now, prefix, err := pool(u)
+	db, now, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
 	library := libraryFor(now)
 	library.Idle, library.Close = poolSize, db.Close
-	return sqllock.New(ctx, db, sqllock.Postgres, library, &sqllock.Options{Prefix: prefix})
+	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
 // read the database beside the driver. It makes no contact. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
-	db, _, prefix, err = pool(u)
-	return db, prefix, err
+	db, _, o, err := pool(u)
+	return db, o.Prefix, err
 }
 
-func pool(u *url.URL) (*sql.DB, configure, string, error) {
-	config, prefix, err := parse(u)
+func pool(u *url.URL) (*sql.DB, configure, *sqllock.Options, error) {
+	config, o, err := parse(u)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, nil, o, err
 	}
 	now := again(u, config)
 	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(ctx context.Context, config *pgx.ConnConfig) error {
@@ -92,7 +92,7 @@ func pool(u *url.URL) (*sql.DB, configure, string, error) {
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	return db, now, prefix, nil
+	return db, now, o, nil
 }
 
 // again returns how to connect to a URL, which it parses anew for each connection: pgx reads the files of certificates
@@ -111,13 +111,13 @@ func again(u *url.URL, last *pgx.ConnConfig) configure {
 }
 
 // parse understands a URL. Its errors do not show user or password.
-func parse(u *url.URL) (*pgx.ConnConfig, string, error) {
-	prefix, query, err := sqllock.ParseURL(u, true)
+func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
+	o, query, err := sqllock.ParseURL(u, sqllock.Postgres)
 	if err != nil {
-		return nil, "", err
+		return nil, o, err
 	}
 	if u.Opaque != "" || u.Fragment != "" {
-		return nil, "", errors.New("store URL is malformed: it looks like postgres://user:password@host:5432/database")
+		return nil, o, errors.New("store URL is malformed: it looks like postgres://user:password@host:5432/database")
 	}
 	several := strings.Contains(u.Host+query.Get("host"), ",")
 	if several && !query.Has("target_session_attrs") {
@@ -128,7 +128,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, string, error) {
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
 		// pgx's own error may show the password.
-		return nil, "", errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
+		return nil, o, errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTimeout
@@ -139,7 +139,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, string, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "holdfast"
 	}
-	return config, prefix, nil
+	return config, o, nil
 }
 
 // New returns a driver over a pool of pgx's stdlib. The caller owns the pool and closes it after the driver. The

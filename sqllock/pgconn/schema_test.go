@@ -45,11 +45,11 @@ func TestSchema(t *testing.T) {
 	// A role's search_path changes while its client runs.
 	exec(t, admin, "ALTER ROLE one SET search_path = public")
 	exec(t, admin, sqllock.Postgres.Schema(""))
-	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "one", TTL: time.Minute}); err != nil {
+	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "one", TTL: 30 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'one'")
-	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "later", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
+	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "later", TTL: 30 * time.Second}); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: after a change of search_path a name is granted twice: %v", err)
 	}
 }

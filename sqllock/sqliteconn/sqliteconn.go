@@ -41,7 +41,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables' names, for programs that
 // read the file beside the driver. It does not touch the file. The caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
-	prefix, _, err = sqllock.ParseURL(u, false)
+	o, _, err := sqllock.ParseURL(u, sqllock.SQLite)
 	if err != nil {
 		return nil, "", err
 	}
@@ -53,7 +53,7 @@ func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	}
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
-	return db, prefix, nil
+	return db, o.Prefix, nil
 }
 
 // DSN returns the name of a file for sql.Open("sqlite", …) with the best settings for locks: a write-ahead log,

@@ -121,7 +121,7 @@ func take(ctx context.Context, t *testing.T, d driver.Driver, prefix string, mod
 	t.Helper()
 	seed := rand.Uint64() // the store may have been used before
 	for i := range n {
-		r := driver.Request{Name: fmt.Sprintf("%s/%x/%d", prefix, seed, i), Owner: fmt.Sprintf("%s %x %d", prefix, seed, i), Mode: mode, TTL: time.Minute}
+		r := driver.Request{Name: fmt.Sprintf("%s/%x/%d", prefix, seed, i), Owner: fmt.Sprintf("%s %x %d", prefix, seed, i), Mode: mode, TTL: 30 * time.Second}
 		g, err := d.Try(ctx, r)
 		must(t, err)
 		grants = append(grants, g)
@@ -145,7 +145,7 @@ func Pending(t *testing.T, db *sql.DB, d, other driver.Driver, healthy bool, lea
 	held := 0
 	var failed error
 	for i := range names {
-		req := driver.Request{Name: fmt.Sprintf("%s %d", t.Name(), i), Owner: fmt.Sprintf("%s owner %d", t.Name(), i), TTL: time.Minute}
+		req := driver.Request{Name: fmt.Sprintf("%s %d", t.Name(), i), Owner: fmt.Sprintf("%s owner %d", t.Name(), i), TTL: 30 * time.Second}
 		_, err := d.Try(ctx, req)
 		if err != nil {
 			failed = err

@@ -102,7 +102,7 @@ func ClockBack(t *testing.T, d driver.Driver, ahead func(by time.Duration)) {
 	defer d.Close()
 	var grants []driver.Grant
 	for i := range 4 {
-		r := driver.Request{Name: fmt.Sprintf("back/%d", i), Owner: fmt.Sprintf("%x", rand.Uint64()), TTL: time.Minute}
+		r := driver.Request{Name: fmt.Sprintf("back/%d", i), Owner: fmt.Sprintf("%x", rand.Uint64()), TTL: 30 * time.Second}
 		g, err := d.Try(t.Context(), r)
 		must(t, err)
 		grants = append(grants, g)

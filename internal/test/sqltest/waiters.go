@@ -36,10 +36,10 @@ type answer struct {
 func queueUp(ctx context.Context, t *testing.T, holder, waiter driver.Driver) *queued {
 	t.Helper()
 	name := fmt.Sprintf("queued/%x", rand.Uint64())
-	held, err := holder.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, TTL: time.Minute})
+	held, err := holder.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, TTL: 30 * time.Second})
 	must(t, err)
 	q := waiter.(driver.Queuer)
-	w := &queued{held: held, req: driver.Request{Name: name, Owner: "the waiter for " + name, TTL: time.Minute}, answer: make(chan answer, 1)}
+	w := &queued{held: held, req: driver.Request{Name: name, Owner: "the waiter for " + name, TTL: 30 * time.Second}, answer: make(chan answer, 1)}
 	if _, err := q.Enqueue(ctx, w.req); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Enqueue on a held name returned %v", err)
 	}
@@ -99,10 +99,10 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 	defer cancel()
 	holder, crowd := open(), open()
 	defer holder.Close()
-	g, err := holder.Try(ctx, driver.Request{Name: name, Owner: "the holder", TTL: time.Minute})
+	g, err := holder.Try(ctx, driver.Request{Name: name, Owner: "the holder", TTL: 30 * time.Second})
 	must(t, err)
 	for i := range dead {
-		r := driver.Request{Name: name, Owner: fmt.Sprint("dead ", i), TTL: time.Minute}
+		r := driver.Request{Name: name, Owner: fmt.Sprint("dead ", i), TTL: 30 * time.Second}
 		if _, err := crowd.(driver.Queuer).Enqueue(ctx, r); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("Enqueue on a held name returned %v", err)
 		}
@@ -152,9 +152,9 @@ func (s *Stall) Late(t *testing.T, stalls, other driver.Driver) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	name := fmt.Sprintf("late/%x", rand.Uint64())
-	held, err := stalls.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, Mode: driver.Shared, TTL: time.Minute})
+	held, err := stalls.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, Mode: driver.Shared, TTL: 30 * time.Second})
 	must(t, err)
-	before := driver.Request{Name: name, Owner: "one that waited for " + name, TTL: time.Minute}
+	before := driver.Request{Name: name, Owner: "one that waited for " + name, TTL: 30 * time.Second}
 	if _, err := other.(driver.Queuer).Enqueue(ctx, before); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Enqueue on a held name returned %v", err)
 	}
@@ -163,7 +163,7 @@ func (s *Stall) Late(t *testing.T, stalls, other driver.Driver) {
 	released, answered := make(chan error, 1), make(chan answer, 1)
 	go func() { released <- stalls.Release(ctx, []driver.Grant{held})[0] }()
 	<-s.locked
-	next := driver.Request{Name: name, Owner: "the next one for " + name, TTL: time.Minute}
+	next := driver.Request{Name: name, Owner: "the next one for " + name, TTL: 30 * time.Second}
 	go func() {
 		g, err := other.(driver.Queuer).Enqueue(ctx, next)
 		answered <- answer{g, err}
@@ -206,7 +206,7 @@ func (s *Stall) Test(t *testing.T, stalls, other driver.Driver) {
 	defer cancel()
 	name := fmt.Sprintf("stall/%x", rand.Uint64())
 	read := func(d driver.Driver, owner string) error {
-		g, err := d.Try(ctx, driver.Request{Name: name, Owner: owner, Mode: driver.Shared, TTL: time.Minute})
+		g, err := d.Try(ctx, driver.Request{Name: name, Owner: owner, Mode: driver.Shared, TTL: 30 * time.Second})
 		if err != nil {
 			return err
 		}

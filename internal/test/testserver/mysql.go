@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,7 +10,8 @@ import (
 )
 
 // MySQL is a server, MariaDB or MySQL 8, with a directory of its own, on which anyone may log in as root without a
-// password; it has a database named test. What it has committed outlives Kill, but not the host. An argument such as
+// password; it has a database named test. What it has committed outlives Kill, but not the host: it believes that it
+// syncs each commit, and does not. An argument such as
 // TZ=Europe/Berlin gives it a wall clock of its own in that time zone, which needs gcc too.
 type MySQL struct{ *process }
 
@@ -32,6 +34,7 @@ func StartMySQL(t testing.TB, args ...string) *MySQL {
 		"--innodb-log-file-size=8M", "--innodb-doublewrite=OFF", "--skip-log-bin",
 	}
 	prepareData(t, attr, data, append(slices.Clone(files), "--initialize-insecure")...)
+	Must(t, os.Remove(filepath.Join(data, "auto.cnf"))) // it has the UUID: each server chooses its own
 	first := writeLines(t, filepath.Join(dir, "first.sql"), "CREATE DATABASE IF NOT EXISTS test;")
 	return serveMySQL(t, attr, append(files, "--init-file="+first, "--pid-file="+filepath.Join(dir, "pid"), "--mysqlx=OFF"), dir, args)
 }
@@ -59,7 +62,7 @@ func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir s
 	m.serve(func(port string) []string {
 		// A directory of its own for temporary tables: a server that starts removes what it finds there.
 		return slices.Concat(command, []string{"--port=" + port, "--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "s"), "--tmpdir=" + dir,
-			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--max-connections=400"}, args)
+			"--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M", "--max-connections=400"}, args)
 	})
 	return m
 }

@@ -56,7 +56,7 @@ var postgresRules = []rule{
 	{
 		"replication", Note, all(commitsWait, has("synchronous"), less("synchronous", "replicas")),
 		"commits wait for replicas (${synchronous_standby_names}): ${synchronous} of the ${replicas} that follow may be asked",
-		"if another one takes over, locks of the last moments before are forgotten: they can be taken a second time",
+		"if another one takes over, " + takenTwice,
 		"promote only replicas that commits have waited for, as Patroni's synchronous_mode does",
 	},
 	good("replication", "commits wait for replicas (${synchronous_standby_names}); replicas that follow: ${replicas}", commitsWait),
