@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/internal/test/forgettest"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
@@ -19,15 +19,15 @@ import (
 // host of a server crashes that does not sync its log at each commit.
 func TestForgets(t *testing.T) {
 	for what, start := range map[string]func(testing.TB, ...string) *testserver.MySQL{"MariaDB": testserver.StartMariaDB, "MySQL": testserver.StartMySQL} {
-		forgettest.Run(t, what+", a replica takes over", func(t *testing.T) forgettest.Store {
+		sqltest.Forgets(t, what+", a replica takes over", func(t *testing.T) sqltest.Forgetful {
 			primary, replica := start(t, "--log-bin=b", "--server-id=1"), start(t, "--log-bin=b", "--server-id=2", "--read-only")
 			admin := openDB(t, replica, "?multiStatements=true")
 			host, port, _ := strings.Cut(primary.Addr, ":")
 			exec(t, admin, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='root'; START SLAVE", host, port))
 			proxy := chaos.StartProxy(t, primary.Addr)
 			url := strings.Replace(primary.URL(), primary.Addr, proxy.Addr, 1)
-			return forgettest.Store{
-				Before: url, After: url,
+			return sqltest.Forgetful{
+				URL: url,
 				Lag: func() {
 					before := openDB(t, primary, "")
 					for row, found := "", ""; row == "" || row != found; time.Sleep(10 * time.Millisecond) { // what is there has arrived
@@ -45,13 +45,13 @@ func TestForgets(t *testing.T) {
 			}
 		})
 	}
-	forgettest.Run(t, "MariaDB, its host crashes", func(t *testing.T) forgettest.Store {
+	sqltest.Forgets(t, "MariaDB, its host crashes", func(t *testing.T) sqltest.Forgetful {
 		server := testserver.StartMariaDB(t, "--innodb-flush-log-at-trx-commit=2")
 		var dir string
 		must(t, openDB(t, server, "").QueryRow("SELECT @@datadir").Scan(&dir))
 		disk := t.TempDir() // what is there of the files when the host crashes
-		return forgettest.Store{
-			Before: server.URL(), After: server.URL(),
+		return sqltest.Forgetful{
+			URL: server.URL(),
 			Lag: func() {
 				server.Pause()
 				must(t, osexec.Command("cp", "-a", dir, disk+"/data").Run())

@@ -100,25 +100,6 @@ func BenchmarkCluster(b *testing.B) {
 	b.ReportMetric(medianOf(ratios), "of-raw")
 }
 
-// BenchmarkForget takes and releases locks that nobody else wants, by one goroutine and by 64 with a name each: of a
-// server that grants what it may have forgotten (hf.forget=go), and of one that does not ("wait"). Of-go is the median
-// of the ratios of their rates.
-func BenchmarkForget(b *testing.B) {
-	server := testserver.StartRedis(b, testserver.RedisOptions{})
-	for _, workers := range []int{1, 64} {
-		b.Run(strconv.Itoa(workers), func(b *testing.B) {
-			times := compare(b, workers, 5000, []way{
-				{"go", pairAt(b, "redis://"+server.Addr+"?hf.forget=go")}, {"wait", pairAt(b, "redis://"+server.Addr)},
-			})
-			var ratios []float64
-			for i, without := range times["go"] {
-				ratios = append(ratios, without/times["wait"][i])
-			}
-			b.ReportMetric(medianOf(ratios), "of-go")
-		})
-	}
-}
-
 // BenchmarkReplicas takes and releases locks that nobody else wants, on a primary with a replica, by one
 // goroutine and by 64 with a name each: without hf.replicas ("pair") and with hf.replicas=1 ("replicas").
 // Beside them is what a replica's acknowledgement costs alone: SET and WAIT in one pipeline on a connection
