@@ -23,10 +23,9 @@ func BuildServers() error {
 }
 
 var (
-	// etcdProgram builds the program etcdmember of the module internal/test/tools. There is no package to install:
-	// Go programs read the clock without the C library, so the clock of an etcd from elsewhere could not be set.
+	// etcdProgram builds the program etcdmember of the module internal/test/tools: there is no package to install.
 	etcdProgram = sync.OnceValues(func() (string, error) {
-		return build(Long("etcdmember-gate", "etcdmember"), "internal/test/tools", "./etcdmember", Soak)
+		return build("etcdmember", "internal/test/tools", "./etcdmember", false)
 	})
 	// cellProgram builds the command.
 	cellProgram = sync.OnceValues(func() (string, error) { return build("holdfast", "cmd/holdfast", ".", false) })
@@ -118,8 +117,8 @@ func lockFile(path string) (unlock func() error, err error) {
 	return f.Close, nil
 }
 
-// The change to package time: the wall clock's seconds, not those of the clock
-// that cannot be set.
+// The change to package time: the wall clock's seconds, not those of the clock that cannot be set. Go programs read
+// the clock without the C library, so preload/clock.c has no effect on them.
 const (
 	timeNow     = "\tsec, nsec, mono := runtimeNow()\n"
 	timeNowJump = timeNow + "\tsec += wallJump\n"
