@@ -48,18 +48,14 @@ func openRawEtcd(ctx context.Context, addr string) (locker, error) {
 // so each has a session of its own while it waits for a lock or holds it; sessions are used again.
 func openStockEtcd(_ context.Context, addr string) (locker, error) {
 	client, err := newEtcd(addr)
-	var mu sync.Mutex
-	var idle []*concurrency.Session
+	idle := make(chan *concurrency.Session, 1024)
 	session := func() (*concurrency.Session, error) {
-		mu.Lock()
-		if n := len(idle); n > 0 {
-			defer mu.Unlock()
-			s := idle[n-1]
-			idle = idle[:n-1]
+		select {
+		case s := <-idle:
 			return s, nil
+		default:
+			return concurrency.NewSession(client, concurrency.WithTTL(int(ttl.Seconds())))
 		}
-		mu.Unlock()
-		return concurrency.NewSession(client, concurrency.WithTTL(int(ttl.Seconds())))
 	}
 	// Names that are kept are different ones, and share one session, which is best for this peer.
 	kept := sync.OnceValues(session)
@@ -75,9 +71,7 @@ func openStockEtcd(_ context.Context, addr string) (locker, error) {
 		m := concurrency.NewMutex(s, name)
 		return hold{func() error {
 			err := m.Unlock(context.Background())
-			mu.Lock()
-			defer mu.Unlock()
-			idle = append(idle, s)
+			idle <- s
 			return err
 		}, func() bool {
 			select {

@@ -68,12 +68,11 @@ type settings struct {
 	reps   int
 	window time.Duration
 	peers  []string // nil: all
-	crowds []int    // how many clients a crowd has
 }
 
 // settingsOf reads the settings; reps and window are those that the environment need not set.
 func settingsOf(getenv func(string) string, reps int, window time.Duration) (settings, error) {
-	s := settings{reps: reps, window: window, crowds: []int{4, 64}}
+	s := settings{reps: reps, window: window}
 	var err error
 	if v := getenv("HOLDFAST_BENCH_REPS"); v != "" {
 		if s.reps, err = strconv.Atoi(v); err != nil || s.reps < 1 {
@@ -87,13 +86,6 @@ func settingsOf(getenv func(string) string, reps int, window time.Duration) (set
 	}
 	if v := getenv("HOLDFAST_BENCH_PEERS"); v != "" {
 		s.peers = strings.Split(v, ";")
-	}
-	if v := getenv("HOLDFAST_BENCH_CROWD"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 2 {
-			return s, fmt.Errorf("HOLDFAST_BENCH_CROWD=%s: a number from 2 on is needed, such as 1000", v)
-		}
-		s.crowds = []int{n}
 	}
 	return s, nil
 }
