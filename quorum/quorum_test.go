@@ -1,7 +1,6 @@
 package quorum_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -223,27 +222,6 @@ func TestOwnVoteInTheWay(t *testing.T) {
 	if err := <-next; err != nil {
 		t.Errorf("Try of a name that a majority has free: %v", err)
 	}
-}
-
-// TestGivenUp: P6: a caller that gives up gets ErrUncertain, and what it asked for is withdrawn, also where it
-// arrives after that.
-func TestGivenUp(t *testing.T) {
-	w := newWorld(t, 3, patient)
-	for _, wire := range w.wires[1:] {
-		wire.HoldRequests()
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(10*time.Millisecond, cancel)
-	g, err := w.driver.Try(ctx, request("a"))
-	if !errors.Is(err, driver.ErrUncertain) || !errors.Is(err, context.Canceled) {
-		t.Fatalf("Try: %v, want ErrUncertain and Canceled", err)
-	}
-	for _, wire := range w.wires[1:] {
-		wire.ReleaseRequests()
-	}
-	w.release(w.driver, g)
-	w.votes("a", 0)
-	w.release(w.other, w.take(w.other, request("b")))
 }
 
 // TestReleasedBitByBit: a majority of nodes has confirmed a release, although there never was a majority at once.

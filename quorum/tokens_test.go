@@ -3,8 +3,6 @@ package quorum_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -32,55 +30,6 @@ func (w *world) uneven() {
 		}
 		d.Release(w.Context(), []driver.Grant{g})
 		d.Close()
-	}
-}
-
-// TestTokensGrow: P3: the tokens of holds grow, whichever majority of nodes grants each.
-func TestTokensGrow(t *testing.T) {
-	w := newWorld(t, 5, &quorum.Options{Durable: true, NodeTimeout: time.Second})
-	w.uneven()
-	if !w.driver.Caps().Fencing {
-		t.Fatal("durable nodes have no tokens")
-	}
-	last := driver.Token(0)
-	for i := range 200 {
-		// One node at a time: those of the turns before may still have votes that are being withdrawn.
-		away := rand.Perm(len(w.wires))[:rand.IntN(2)]
-		for _, n := range away {
-			w.wires[n].HoldRequests()
-		}
-		r := request(fmt.Sprint("owner ", i))
-		if i%5 == 4 {
-			r.Mode = driver.Shared
-		}
-		g, err := w.driver.Try(t.Context(), r)
-		for n := 0; n < 10 && errors.Is(err, driver.ErrHeld); n++ { // by two nodes of turns before, and one is away now
-			r.Owner = fmt.Sprint("owner ", i, ", again ", n)
-			g, err = w.driver.Try(t.Context(), r)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if g.Token <= last {
-			t.Fatalf("P3: turn %d, without nodes %v: token %d after %d", i, away, g.Token, last)
-		}
-		last = g.Token
-		if g.Block != 1 {
-			t.Errorf("P3: a block of %d", g.Block)
-		}
-		if on := w.tokens(r.Owner); count(on, g.Token) < 3 {
-			t.Fatalf("P3: turn %d: token %d is granted, and the nodes have %v on record", i, g.Token, on)
-		}
-		if i%2 == 0 {
-			if r := w.renew(w.driver, g); r.Err != nil {
-				t.Fatal(r.Err)
-			}
-		}
-		w.release(w.driver, g)
-		for _, n := range away {
-			w.wires[n].ReleaseRequests()
-		}
-		w.votes(r.Owner, 0)
 	}
 }
 

@@ -109,9 +109,11 @@ func TestGuaranteesDoc(t *testing.T) {
 	more[3].With = "hf.durable=yes"
 	all := append(slices.Clone(stores), more...)
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
-	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
+	same(t, "../../README.md", func(text []byte) ([]byte, error) {
+		return guarantees.Splice(text, "stores", guarantees.Table(stores))
+	})
 	same(t, "../../docs/choose.md", func(text []byte) ([]byte, error) {
-		return guarantees.SplicePart(text, "risks", guarantees.Risks(stores))
+		return guarantees.Splice(text, "risks", guarantees.Risks(stores))
 	})
 }
 

@@ -227,28 +227,6 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestContended: a grant says whether others are queued.
-func TestContended(t *testing.T) {
-	var r Record
-	rules := testRules()
-	for _, owner := range []string{"a", "b", "c"} {
-		h, err := r.Ask(request(owner, 0, 0), "", true, start, start, rules)
-		if (err == nil) != (owner == "a") || err == nil && r.Grant(h).Contended {
-			t.Errorf("%s is granted %+v (%v)", owner, h, err)
-		}
-	}
-	r.Release("a", 0, 1, start, rules)
-	r.Settle(start, rules)
-	if !r.Grant(r.Held("b")).Contended {
-		t.Error("c waits behind b, and b's grant does not say so")
-	}
-	r.Release("b", 0, 2, start, rules)
-	r.Settle(start, rules)
-	if r.Grant(r.Held("c")).Contended {
-		t.Error("nobody waits behind c, and c's grant says so")
-	}
-}
-
 // crowd queues n requests behind a holder, of clients "c0" on, and returns when all have
 // confirmed for the last time.
 func crowd(t *testing.T, r *Record, rules *Rules, n int) {

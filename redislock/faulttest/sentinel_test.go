@@ -28,9 +28,7 @@ func sentinelURL(s *testserver.Sentinels) string {
 func TestSentinelPassword(t *testing.T) {
 	t.Parallel()
 	const password = "s3cret"
-	s := testserver.StartSentinels(t, testserver.SentinelOptions{
-		Replicas: 1, Args: []string{"--requirepass", password, "--masterauth", password}, Password: password,
-	})
+	s := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1, Password: password})
 	hosts := s.Addrs()
 	c := openURL(t, "redis+sentinel://:"+password+"@"+hosts+"/"+testserver.PrimaryName)
 	must(t, acquire(t, c, "x", nil).Release())

@@ -2,17 +2,15 @@
 package conntest
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
+	"fmt"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 )
@@ -81,72 +79,39 @@ func replies(t *testing.T, server *testserver.Redis, connect func(testing.TB, st
 	}
 }
 
-// cutter is a proxy that ends a connection when a text comes from the client, which the server does not get.
-type cutter struct {
-	net.Listener
-	to, text string
-	seen     atomic.Int64
-}
-
-func (p *cutter) serve() {
-	for {
-		from, err := p.Accept()
-		if err != nil {
-			return
-		}
-		to, err := net.Dial("tcp", p.to)
-		if err != nil {
-			from.Close()
-			continue
-		}
-		go func() {
-			io.Copy(from, to)
-			from.Close()
-		}()
-		go func() {
-			defer from.Close()
-			defer to.Close()
-			for b := make([]byte, 1<<16); ; {
-				n, err := from.Read(b)
-				if bytes.Contains(b[:n], []byte(p.text)) {
-					p.seen.Add(1)
-					return
-				}
-				if _, werr := to.Write(b[:n]); err != nil || werr != nil {
-					return
-				}
-			}
-		}()
-	}
-}
-
-// sentOnce cuts the connection under a command: the reply is lost, and nobody
-// knows whether the server has done it, so it must not be sent again.
+// sentOnce cuts the connection when the server has done a command and its reply is held back. The Conn cannot know
+// that, so the command must not be sent again, not even one that only reads.
 func sentOnce(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p := &cutter{Listener: l, to: server.Addr, text: "fragile"}
-	go p.serve()
-	c := connect(t, l.Addr().String())
+	proxy := chaos.StartProxy(t, server.Addr)
+	c := connect(t, proxy.Addr)
 	defer c.Close()
-	for n, commands := range [][]redislock.Command{
-		{command("GET", "fragile")},
-		{command("EVAL", "return 1", "1", "fragile")},
-		{command("SET", "before", "1"), command("GET", "fragile")},
+	calls := func() (n int) {
+		_, stats, _ := strings.Cut(server.Ask("INFO", "commandstats"), "cmdstat_strlen:calls=")
+		fmt.Sscan(stats, &n) // without any call there is no line
+		return n
+	}
+	for i, commands := range [][]redislock.Command{
+		{command("STRLEN", "fragile")},
+		{command("EVAL", "return redis.call('STRLEN', KEYS[1])", "1", "fragile")},
+		{command("SET", "before", "1"), command("STRLEN", "fragile")},
 	} {
-		for r := c.Do(t.Context(), []redislock.Command{command("GET", "key")})[0]; r.Err != nil; {
-			r = c.Do(t.Context(), []redislock.Command{command("GET", "key")})[0] // connected again
+		for c.Do(t.Context(), []redislock.Command{command("GET", "key")})[0].Err != nil { // until it is connected again
 		}
-		r := c.Do(t.Context(), commands)
+		proxy.HoldReplies()
+		answered := make(chan []redislock.Reply, 1)
+		go func() { answered <- c.Do(t.Context(), commands) }()
+		for calls() <= i {
+			time.Sleep(time.Millisecond)
+		}
+		proxy.Cut()
+		proxy.Heal()
+		r := <-answered
 		refused := (*redislock.ServerError)(nil)
 		if err := r[len(r)-1].Err; err == nil || errors.As(err, &refused) {
 			t.Errorf("a command whose reply was lost gave %#v", err)
 		}
-		if seen := p.seen.Swap(int64(n + 1)); seen != int64(n+1) {
-			t.Errorf("after %d commands %d were sent", n+1, seen)
+		if n := calls(); n != i+1 {
+			t.Fatalf("the server has done %d commands of %d", n, i+1)
 		}
 	}
 }

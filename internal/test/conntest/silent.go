@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 )
@@ -28,13 +27,17 @@ func silent(t *testing.T, _ *testserver.Redis, connect func(testing.TB, string) 
 	}); ok {
 		kept = r.Reserve()
 	}
-	locks := newLocks(t, connect(t, server.Addr))
 	ways := map[string]func(ctx context.Context) error{
-		"a request":   func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
-		"another":     func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
-		"a kept one":  func(ctx context.Context) error { return kept(ctx, []redislock.Command{command("GET", "key")})[0].Err },
-		"a subscribe": func(ctx context.Context) error { return subscribeOnce(ctx, c) },
-		"an acquire":  func(ctx context.Context) error { return acquireOnce(ctx, locks) },
+		"a request":  func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
+		"another":    func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
+		"a kept one": func(ctx context.Context) error { return kept(ctx, []redislock.Command{command("GET", "key")})[0].Err },
+		"a subscribe": func(ctx context.Context) error {
+			stop, err := c.Subscribe(ctx, "channel", func(string) {})
+			if err == nil {
+				stop()
+			}
+			return err
+		},
 	}
 	for what, ask := range ways {
 		if err := ask(t.Context()); err != nil {
@@ -75,34 +78,4 @@ func silent(t *testing.T, _ *testserver.Redis, connect func(testing.TB, string) 
 		}
 		cancel()
 	}
-}
-
-func subscribeOnce(ctx context.Context, c redislock.Conn) error {
-	stop, err := c.Subscribe(ctx, "channel", func(string) {})
-	if err == nil {
-		stop()
-	}
-	return err
-}
-
-func newLocks(t testing.TB, conn redislock.Conn) *holdfast.Client {
-	t.Helper()
-	d, err := redislock.New(t.Context(), conn, &redislock.Options{Poll: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks, err := holdfast.New(d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
-
-func acquireOnce(ctx context.Context, locks *holdfast.Client) error {
-	lease, err := locks.Mutex("name", nil).Acquire(ctx)
-	if err == nil {
-		err = lease.Release()
-	}
-	return err
 }

@@ -321,12 +321,9 @@ func risk(v driver.Verdict) string {
 	return "–"
 }
 
-// Splice returns the text with table between the markers of the table of stores, instead of what
-// was there. It is an error if there is not one of each, in order.
-func Splice(text, table []byte) ([]byte, error) { return SplicePart(text, "stores", table) }
-
-// SplicePart does the same between the markers of another part.
-func SplicePart(text []byte, part string, table []byte) ([]byte, error) {
+// Splice returns the text with table between the markers of a part, instead of what was there. It is an
+// error if there is not one of each, in order.
+func Splice(text []byte, part string, table []byte) ([]byte, error) {
 	begin, end := []byte("<!-- "+part+":begin -->\n"), []byte("<!-- "+part+":end -->")
 	before, rest, ok := bytes.Cut(text, begin)
 	_, after, ok2 := bytes.Cut(rest, end)

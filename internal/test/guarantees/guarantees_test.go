@@ -98,20 +98,20 @@ func TestTable(t *testing.T) {
 
 func TestSplice(t *testing.T) {
 	const begin, end = "<!-- stores:begin -->\n", "<!-- stores:end -->"
-	got, err := Splice([]byte("a\n"+begin+"old\n"+end+"\nb"), []byte("new\n"))
+	got, err := Splice([]byte("a\n"+begin+"old\n"+end+"\nb"), "stores", []byte("new\n"))
 	if want := "a\n" + begin + "new\n" + end + "\nb"; err != nil || string(got) != want {
 		t.Errorf("spliced: %q, %v", got, err)
 	}
-	again, err := Splice(got, []byte("new\n"))
+	again, err := Splice(got, "stores", []byte("new\n"))
 	if err != nil || !bytes.Equal(again, got) {
 		t.Errorf("spliced again: %q, %v", again, err)
 	}
-	other, err := SplicePart([]byte(begin+end+"<!-- risks:begin -->\nold<!-- risks:end -->"), "risks", []byte("new"))
+	other, err := Splice([]byte(begin+end+"<!-- risks:begin -->\nold<!-- risks:end -->"), "risks", []byte("new"))
 	if want := begin + end + "<!-- risks:begin -->\nnew<!-- risks:end -->"; err != nil || string(other) != want {
 		t.Errorf("another part: %q, %v", other, err)
 	}
 	for _, bad := range []string{"", begin, end, end + begin, begin + end + begin, begin + end + end} {
-		if got, err := Splice([]byte(bad), nil); err == nil {
+		if got, err := Splice([]byte(bad), "stores", nil); err == nil {
 			t.Errorf("%q is spliced to %q", bad, got)
 		}
 	}

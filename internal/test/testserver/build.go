@@ -23,10 +23,9 @@ func BuildServers() error {
 }
 
 var (
-	// etcdProgram builds the program etcdmember of the module internal/test/tools. There is no package to install:
-	// Go programs read the clock without the C library, so the clock of an etcd from elsewhere could not be set.
+	// etcdProgram builds the program etcdmember of the module internal/test/tools: there is no package to install.
 	etcdProgram = sync.OnceValues(func() (string, error) {
-		return build(Long("etcdmember-gate", "etcdmember"), "internal/test/tools", "./etcdmember", Soak)
+		return build("etcdmember", "internal/test/tools", "./etcdmember", false)
 	})
 	// cellProgram builds the command.
 	cellProgram = sync.OnceValues(func() (string, error) { return build("holdfast", "cmd/holdfast", ".", false) })
@@ -49,8 +48,8 @@ func build(name, module, of string, jumps bool) (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, name)
-	// Packages are tested at the same time, and without the lock each would compile the same.
-	unlock, err := lockFile(program + ".lock")
+	// Packages are tested at the same time, and without the lock each would compile the same, and write the overlay.
+	unlock, err := lockFile(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", err
 	}
@@ -118,8 +117,8 @@ func lockFile(path string) (unlock func() error, err error) {
 	return f.Close, nil
 }
 
-// The change to package time: the wall clock's seconds, not those of the clock
-// that cannot be set.
+// The change to package time: the wall clock's seconds, not those of the clock that cannot be set. Go programs read
+// the clock without the C library, so preload/clock.c has no effect on them.
 const (
 	timeNow     = "\tsec, nsec, mono := runtimeNow()\n"
 	timeNowJump = timeNow + "\tsec += wallJump\n"
@@ -143,17 +142,6 @@ func writeOverlay(dir string) (overlay string, err error) {
 	changed := filepath.Join(dir, "time.go")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
 	overlay = filepath.Join(dir, "overlay.json")
-	return overlay, errors.Join(err,
-		writeFile(changed, strings.ReplaceAll(string(source), timeNow, timeNowJump)+timeJump), writeFile(overlay, string(replace)))
-}
-
-// writeFile writes a file in one step, so that no other process reads half of it.
-func writeFile(path, text string) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "writing-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.WriteString(text)
-	return errors.Join(err, temp.Close(), os.Rename(temp.Name(), path))
+	text := strings.ReplaceAll(string(source), timeNow, timeNowJump) + timeJump
+	return overlay, errors.Join(err, os.WriteFile(changed, []byte(text), 0o600), os.WriteFile(overlay, replace, 0o600))
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,9 +97,12 @@ func (c *Cell) Addrs() string { return addrs(c.Members, func(m *CellMember) stri
 func (m *CellMember) SetWallClock(ahead time.Duration) (shown time.Time) {
 	m.t.Helper()
 	m.Clock.Set(ahead)
-	await(m.t, "the member sets its clock", func() (is bool) {
-		shown, is = wallClock(m.Log(), fmt.Sprintf("wall %d ", ahead/time.Second))
-		return is
+	await(m.t, "the member sets its clock", func() bool {
+		_, after, _ := strings.Cut(m.Log(), fmt.Sprintf("wall %d ", ahead/time.Second))
+		text, _, whole := strings.Cut(after, "\n")
+		nanos, _ := strconv.ParseInt(text, 10, 64)
+		shown = time.Unix(0, nanos)
+		return whole
 	})
 	return shown
 }

@@ -59,9 +59,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	for i, r := range c.Servers[masters:] {
 		id := c.Servers[i].Ask("CLUSTER", "MYID")
 		await(c.t, "a replica follows", func() bool { return r.Ask("CLUSTER", "REPLICATE", id) == "OK" })
-		await(c.t, "a replica is in step", func() bool {
-			return strings.Contains(r.Ask("INFO", "replication"), "master_link_status:up")
-		})
+		r.awaitInStep()
 	}
 	c.until("the cluster serves", func(r *Redis) bool {
 		nodes := r.Ask("CLUSTER", "NODES")

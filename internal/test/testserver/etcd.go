@@ -2,7 +2,6 @@ package testserver
 
 import (
 	"cmp"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -77,22 +76,3 @@ func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 // Addrs returns the addresses of all members, separated by commas, as a store URL
 // has them.
 func (e *Etcd) Addrs() string { return addrs(e.Members, func(m *EtcdMember) string { return m.Addr }) }
-
-// JumpWallClock sets the member's wall clock forward, or back, by whole seconds,
-// and returns what it shows then.
-func (m *EtcdMember) JumpWallClock(by time.Duration) (now time.Time) {
-	m.t.Helper()
-	from := len(m.Log())
-	_, err := fmt.Fprintf(m.in, "jump %v\n", by)
-	Must(m.t, err)
-	await(m.t, "etcd sets its clock", func() (shown bool) { now, shown = wallClock(m.Log()[from:], "wall clock "); return shown })
-	return now
-}
-
-// wallClock returns the instant that a member has written, in nanoseconds, after some words.
-func wallClock(log, words string) (shown time.Time, is bool) {
-	_, after, said := strings.Cut(log, words)
-	text, _, whole := strings.Cut(after, "\n")
-	nanos, err := strconv.ParseInt(text, 10, 64)
-	return time.Unix(0, nanos), said && whole && err == nil
-}

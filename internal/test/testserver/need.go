@@ -29,22 +29,16 @@ var packages string
 var beside = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
 
 // Need returns the path of a program, or of any file that is named by its whole path. If it is
-// missing, Need skips the test and says what to install. It fails the test instead if HOLDFAST_REQUIRE is "all", or a list separated
-// by commas that has the store to which the Debian package belongs. It also fails the test if
-// packages.txt lacks the package, because then nothing would install it, or lacks a store that
-// HOLDFAST_REQUIRE names. Call it on the test's own goroutine.
+// missing, Need skips the test and says what to install. It fails the test instead if HOLDFAST_REQUIRE is "all", or a
+// list separated by commas that has the store to which the Debian package belongs. It also fails the test if
+// packages.txt lacks the package, because then nothing would install it, or lacks a store that HOLDFAST_REQUIRE names.
 func Need(t testing.TB, program, debianPackage string) string {
-	t.Helper()
-	return need(t, beside, program, debianPackage)
-}
-
-func need(t testing.TB, beside []string, program, debianPackage string) string {
 	t.Helper()
 	store, ok := parsePackages(packages)[debianPackage]
 	if !ok {
 		t.Fatalf("no package %s in internal/test/testserver/packages.txt: add a line for it", debianPackage)
 	}
-	path := find(program, beside)
+	path := find(program)
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
 	switch debianPackage {
 	case mysqlPackage, valkeyPackage, zooKeeperPackage, peersPackage:
@@ -94,7 +88,7 @@ func NeedPeers(t testing.TB) string {
 
 // find looks for a file by its whole path, or for a program on PATH and then beside it, in the last
 // directory of each pattern first: the newest of several versions. It returns "" if there is none.
-func find(program string, beside []string) string {
+func find(program string) string {
 	if filepath.IsAbs(program) {
 		if _, err := os.Stat(program); err != nil {
 			return ""

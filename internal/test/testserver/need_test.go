@@ -31,12 +31,12 @@ func (f *fakeTB) Fatal(args ...any) {
 
 func (f *fakeTB) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
 
-// ask calls need as a test would and returns the path and how the test ended.
-func ask(beside []string, program, debianPackage string) (path string, tb fakeTB) {
+// ask calls Need as a test would and returns the path and how the test ended.
+func ask(program, debianPackage string) (path string, tb fakeTB) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		path = need(&tb, beside, program, debianPackage)
+		path = Need(&tb, program, debianPackage)
 	}()
 	<-done
 	return path, tb
@@ -56,16 +56,18 @@ func program(t *testing.T, elem ...string) string {
 }
 
 func TestNeedFinds(t *testing.T) {
-	onPath, beside := t.TempDir(), t.TempDir()
+	onPath, elsewhere := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", onPath)
+	defer func(usual []string) { beside = usual }(beside)
+	beside = []string{filepath.Join(elsewhere, "*", "bin")}
 	both := program(t, onPath, "both")
-	program(t, beside, "15", "bin", "both")
-	program(t, beside, "15", "bin", "versioned")
-	newest := program(t, beside, "17", "bin", "versioned")
+	program(t, elsewhere, "15", "bin", "both")
+	program(t, elsewhere, "15", "bin", "versioned")
+	newest := program(t, elsewhere, "17", "bin", "versioned")
 	for name, want := range map[string]string{"both": both, "versioned": newest} {
-		path, tb := ask([]string{filepath.Join(beside, "*", "bin")}, name, "gcc")
+		path, tb := ask(name, "gcc")
 		if path != want || tb.skipped != "" || tb.failed != "" {
-			t.Errorf("need(%s) = %q, skipped %q, failed %q; want %q", name, path, tb.skipped, tb.failed, want)
+			t.Errorf("Need(%s) = %q, skipped %q, failed %q; want %q", name, path, tb.skipped, tb.failed, want)
 		}
 	}
 }
@@ -89,13 +91,13 @@ func TestNeedMissing(t *testing.T) {
 		{"", "no-such-package", false, "add a line"},
 	} {
 		t.Setenv("HOLDFAST_REQUIRE", c.require)
-		path, tb := ask(nil, "no-such-program", c.debianPackage)
+		path, tb := ask("no-such-program", c.debianPackage)
 		got := tb.failed
 		if c.skips {
 			got = tb.skipped
 		}
 		if path != "" || (tb.skipped != "") != c.skips || !strings.Contains(got, c.says) {
-			t.Errorf("HOLDFAST_REQUIRE=%s: need(%s) = %q, skipped %q, failed %q; want it to say %q, skipping: %v",
+			t.Errorf("HOLDFAST_REQUIRE=%s: Need(%s) = %q, skipped %q, failed %q; want it to say %q, skipping: %v",
 				c.require, c.debianPackage, path, tb.skipped, tb.failed, c.says, c.skips)
 		}
 	}

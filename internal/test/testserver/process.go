@@ -28,7 +28,6 @@ type process struct {
 	attr   *syscall.SysProcAttr
 	env    []string // nil: the test's
 	cmd    *exec.Cmd
-	in     io.Writer     // its standard input
 	exited chan struct{} // closed when cmd has ended
 	paused bool
 
@@ -43,8 +42,7 @@ func (p *process) start() error {
 	cmd.Dir = os.TempDir() // another user may not read the test's directory
 	out, err := cmd.StdoutPipe()
 	cmd.Stderr = cmd.Stdout
-	in, inErr := cmd.StdinPipe()
-	if err := errors.Join(err, inErr); err != nil {
+	if err != nil {
 		return err
 	}
 	started, serves, exited := make(chan error, 1), make(chan error, 1), make(chan struct{})
@@ -61,7 +59,7 @@ func (p *process) start() error {
 	if err := <-started; err != nil {
 		return err
 	}
-	p.cmd, p.in, p.exited = cmd, in, exited
+	p.cmd, p.exited = cmd, exited
 	select {
 	case err := <-serves:
 		return err

@@ -113,6 +113,11 @@ func (r *Redis) Follow(address string) {
 	}
 }
 
+// awaitInStep waits until a replica has all data of its primary.
+func (r *Redis) awaitInStep() {
+	await(r.t, r.Addr+" is in step", func() bool { return strings.Contains(r.Ask("INFO", "replication"), "master_link_status:up") })
+}
+
 // AwaitReplicas returns when as many replicas have all data of the server and acknowledge what comes.
 func (r *Redis) AwaitReplicas(n int) {
 	r.t.Helper()

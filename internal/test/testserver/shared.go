@@ -6,16 +6,30 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 )
+
+// What the tests of the package share. Those who share are not parallel, so they need no mutex: see Shared.
+var (
+	shares bool                  // Main runs the tests
+	shared = map[string]*share{} // by type
+	ends   []func()              // what ends with the package
+)
+
+// share is the server of one type.
+type share struct {
+	server any
+	taken  bool // a test has it
+}
 
 // Main runs the tests of a package, and then ends the servers that they have shared. It is for TestMain,
 // and exits.
 func Main(m *testing.M) {
-	forPackage.running = true
+	shares = true
 	code := m.Run()
-	forPackage.end()
+	for _, end := range slices.Backward(ends) {
+		end()
+	}
 	os.Exit(code)
 }
 
@@ -28,63 +42,30 @@ func Shared[Server any](t testing.TB, start func(testing.TB) Server, empty func(
 	if Soak {
 		return start(t)
 	}
-	if !forPackage.running {
+	t.Setenv("HOLDFAST_TEST_SHARES", "a server") // fails in a parallel test, and says so
+	key := fmt.Sprintf("%T", *new(Server))
+	s := shared[key]
+	switch {
+	case !shares:
 		t.Fatal("testserver.Shared: the package's TestMain does not call testserver.Main")
+	case s == nil:
+		s = &share{server: start(&lasting{t})}
+		shared[key] = s
+	case s.taken:
+		t.Fatal("testserver.Shared: a test asks twice")
+	default:
+		empty(t, s.server.(Server))
 	}
-	// A parallel test that waits for the server would keep one of the few places that the subtests of the
-	// test that has the server may need. Setenv fails in parallel tests, and says so.
-	t.Setenv("HOLDFAST_TEST_SHARES", "a server")
-	s := one[Server]()
-	s.mu.Lock()
-	t.Cleanup(s.mu.Unlock)
-	if !s.started {
-		s.server = start(&lasting{TB: t})
-		s.started = true
-	} else {
-		empty(t, s.server)
-	}
-	return s.server
-}
-
-// shared is the server of one type.
-type shared[Server any] struct {
-	mu      sync.Mutex
-	started bool
-	server  Server
-}
-
-// sharedServers has a *shared for each type of server.
-var sharedServers sync.Map
-
-func one[Server any]() *shared[Server] {
-	s, _ := sharedServers.LoadOrStore(fmt.Sprintf("%T", *new(Server)), &shared[Server]{})
-	return s.(*shared[Server])
-}
-
-// packageEnd is what ends when the tests of the package have ended.
-type packageEnd struct {
-	running bool // Main runs the tests
-	mu      sync.Mutex
-	ends    []func()
-}
-
-var forPackage packageEnd
-
-func (p *packageEnd) end() {
-	for _, end := range slices.Backward(p.ends) {
-		end()
-	}
+	s.taken = true
+	t.Cleanup(func() { s.taken = false })
+	return s.server.(Server)
 }
 
 // lasting is a test whose servers outlive it. Until the server has started it fails as the test that asked
 // first; after that no test is there to fail.
 type lasting struct{ testing.TB }
 
-func (l *lasting) Cleanup(end func()) {
-	forPackage.mu.Lock()
-	defer forPackage.mu.Unlock()
-	forPackage.ends = append(forPackage.ends, end)
-}
+func (l *lasting) Cleanup(end func()) { ends = append(ends, end) }
 
 func (l *lasting) TempDir() string {
 	dir, err := os.MkdirTemp("", "holdfast-shared-")

@@ -32,14 +32,6 @@ func (s servers) addresses() []string {
 	return all
 }
 
-// by returns the addresses of proxies before the servers.
-func (s servers) by(ways proxies) (all []string) {
-	for _, address := range s.addresses() {
-		all = append(all, ways.before(address))
-	}
-	return all
-}
-
 // redlock opens a quorum of the nodes at these addresses. Longest is the longest TTL of nodes that are not durable.
 func redlock(t testing.TB, addresses []string, longest time.Duration, o quorum.Options) driver.Driver {
 	t.Helper()
@@ -71,8 +63,8 @@ func TestConformanceRedlock(t *testing.T) {
 		Untimed:    !testserver.Soak,
 		Open:       func(t testing.TB) driver.Driver { return redlock(t, nodes.addresses(), longest, o) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
-			ways := startProxies(t, nodes...)
-			return redlock(t, nodes.by(ways), longest, o), ways
+			ways, addresses := testserver.StartProxies(t, nodes.addresses()...)
+			return redlock(t, addresses, longest, o), ways
 		},
 		Parallel: 4,
 	})

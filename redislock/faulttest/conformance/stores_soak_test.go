@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -42,8 +43,12 @@ func againstCluster(c *testserver.Cluster, open func(testing.TB, redislock.Conn)
 	return drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return open(t, dialBy(t, raw, nil)) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
-			ways := startProxies(t, c.Servers...)
-			return open(t, dialBy(t, raw, ways)), ways
+			addresses, by := strings.Split(c.Addrs(), ","), map[string]string{}
+			ways, proxies := testserver.StartProxies(t, addresses...)
+			for i, address := range addresses {
+				by[address] = proxies[i]
+			}
+			return open(t, dialBy(t, raw, by)), ways
 		},
 		Restart:  func(testing.TB) { c.Restart() },
 		Parallel: 8,

@@ -78,7 +78,7 @@ func benchmarkSessions(b *testing.B, processes int, of time.Duration) {
 	}
 	beside := startProbers(b, server.Addr, cert)
 	alone := resident(b, server.PID())
-	answers := startProcesses(b.Context(), t, processes)
+	answers := startProcesses(b.Context(), b, t, processes)
 	defer a.stage.Store(over)
 	if !within(openWithin, func() bool { return int(a.ready.Load()) == processes || len(answers) > 0 }) || len(answers) > 0 {
 		b.Fatalf("%d of %d processes have their sessions: %v", a.ready.Load(), processes, (<-answers).err)

@@ -1,19 +1,20 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // task is what one process measures, alone or together with other processes.
@@ -56,52 +57,35 @@ const (
 	leaveWithin = 15 * time.Second      // a worker that has not ended then is stuck: it waits for a lock that nobody holds
 )
 
-// taskVariable carries a task to the process that does it.
-const taskVariable = "HOLDFAST_BENCH_TASK"
+// part is what a process of a measurement plays. Its argument is a task.
+const part = "bench"
 
-// command returns this program as the process of a task.
-func (t task) command(ctx context.Context) *exec.Cmd {
-	program, err := os.Executable()
-	text, textErr := json.Marshal(t)
-	if err := errors.Join(err, textErr); err != nil {
-		panic(err) // neither depends on what is measured
-	}
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
-	cmd.Stderr = &bytes.Buffer{}
-	return cmd
-}
-
-// said adds what a process has complained of to its error.
-func said(cmd *exec.Cmd, err error) error {
-	return fmt.Errorf("%w: %s", err, cmd.Stderr.(*bytes.Buffer).Bytes())
-}
-
-// child runs the task of this process and ends the process, if it was started for a task.
-// The program MUST call it first. It closes no client: that may wait for a worker that is stuck.
+// child does the task of this process and ends the process, if it was started for a task. The program MUST call it
+// first. It closes no client: that may wait for a worker that is stuck.
 func child() {
-	text := os.Getenv(taskVariable)
-	if text == "" {
-		return
-	}
-	var t task
-	var r result
-	err := json.Unmarshal([]byte(text), &t)
-	if err == nil {
-		// In a program contexts can end, and some client libraries have another path for
-		// contexts that cannot.
+	testserver.Play(map[string]func([]string) error{part: func(args []string) error {
+		var t task
+		if err := json.Unmarshal([]byte(args[0]), &t); err != nil {
+			return err
+		}
+		// In a program contexts can end, and some client libraries have another path for contexts that cannot.
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		r, err = t.do(ctx)
-	}
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(r)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", t.Peer, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+		r, err := t.do(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Peer, err)
+		}
+		return json.NewEncoder(os.Stdout).Encode(r)
+	}})
+}
+
+// start starts this program as the process of a task. The process ends with the context.
+func (t task) start(ctx context.Context, tb testing.TB) *testserver.Child {
+	text, err := json.Marshal(t)
+	testserver.Must(tb, err)
+	process := testserver.StartChild(tb, part, string(text))
+	context.AfterFunc(ctx, process.Kill)
+	return process
 }
 
 func (t task) do(ctx context.Context) (result, error) {

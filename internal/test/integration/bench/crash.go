@@ -1,15 +1,15 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // queueIn is how long waiters have to take their places before the holders are killed.
@@ -48,16 +48,10 @@ type crashed struct {
 // crash starts so many processes that hold a name each, spread over the time between two renewals.
 // It counts the server's requests for a window, lets a client wait for each name, and kills all
 // holders.
-func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration, holders int) (got crashed, err error) {
-	ctx, cancel := context.WithTimeout(ctx, window+3*ttl+openWithin)
+func crash(tb testing.TB, s *store, addr string, ttl, window time.Duration, holders int) (got crashed, err error) {
+	ctx, cancel := context.WithTimeout(tb.Context(), window+3*ttl+openWithin)
 	defer cancel()
-	processes, err := startHolders(ctx, task{Store: s.name, Addr: addr, Peer: oursName, TTL: ttl}, holders)
-	defer func() {
-		for _, p := range processes {
-			p.Process.Kill()
-			p.Wait()
-		}
-	}()
+	processes, err := startHolders(ctx, tb, task{Store: s.name, Addr: addr, Peer: oursName, TTL: ttl}, holders)
 	if err != nil {
 		return got, err
 	}
@@ -89,7 +83,7 @@ func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration
 	time.Sleep(queueIn)
 	for i, p := range processes {
 		killed[i] = time.Now()
-		err = errors.Join(err, p.Process.Kill())
+		p.Kill()
 	}
 	waiting.Wait()
 	for i := range holders {
@@ -98,26 +92,17 @@ func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration
 			errs[i] = errors.New("a name was free before its holder was killed")
 		}
 	}
-	return got, errors.Join(err, errors.Join(errs...))
+	return got, errors.Join(errs...)
 }
 
-// startHolders starts n holders one by one, so that their renewals are spread over the time between
-// two, and waits until all hold. It returns those that it has started, even if one of them fails.
-func startHolders(ctx context.Context, t task, n int) (processes []*exec.Cmd, err error) {
+// startHolders starts n holders one by one, so that their renewals are spread over the time between two, and waits
+// until all hold. They end with the context.
+func startHolders(ctx context.Context, tb testing.TB, t task, n int) (processes []*testserver.Child, err error) {
 	start := time.Now()
 	for t.Process = range n {
-		p := t.command(ctx)
-		out, err := p.StdoutPipe()
-		if err == nil {
-			err = p.Start()
-		}
-		if err != nil {
-			return processes, err
-		}
-		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			p.Process.Kill()
-			p.Wait() // the complaints are complete then
-			return processes, said(p, err)
+		p := t.start(ctx, tb)
+		if line, err := p.Line(); err != nil || line != "" {
+			return nil, fmt.Errorf("a holder said %q: %v", line, err)
 		}
 		processes = append(processes, p)
 		time.Sleep(time.Until(start.Add(t.TTL / 3 * time.Duration(t.Process+1) / time.Duration(n))))

@@ -2,9 +2,9 @@
 // are other libraries on the same store, and the floor, the raw commands without which there
 // is no lock.
 //
-//	make bench BENCH=Redis             # everything, some minutes; and Etcd, Cell$, Postgres, MariaDB, MySQL, SQLite, Files
-//	make bench BENCH=Redis/pair        # one workload
-//	make bench BENCH=Crowd/Redis       # many clients on one name
+//	make bench BENCH=Redis                       # everything, some minutes; and Etcd, Cell$, Postgres, MariaDB, MySQL, SQLite, Files
+//	make bench BENCH=Redis/pair                  # one workload
+//	make bench BENCH='Crowd/Redis/clients64$'    # 64 clients on one name; and 4, 16, 256, 1000
 //
 // Each measurement uses processes of its own. Each repetition measures all peers, one by one,
 // so that other load of the machine affects all of them alike. A figure is the median of the
@@ -20,8 +20,8 @@
 // # Crowds
 //
 // In a crowd each worker has a client of its own, with connections of its own, and a process has at
-// most fifty clients. HOLDFAST_BENCH_CROWD sets how many clients there are (4, and then 64). Owner changes are
-// counted for a window, and then until each client could have had ten turns, but for ten windows at most.
+// most fifty clients. Owner changes are counted for a window, and then until each client could have had ten turns,
+// but for ten windows at most.
 //
 // # The documentation's figures
 //

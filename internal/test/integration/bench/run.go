@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -67,12 +68,11 @@ type settings struct {
 	reps   int
 	window time.Duration
 	peers  []string // nil: all
-	crowds []int    // how many clients a crowd has
 }
 
 // settingsOf reads the settings; reps and window are those that the environment need not set.
 func settingsOf(getenv func(string) string, reps int, window time.Duration) (settings, error) {
-	s := settings{reps: reps, window: window, crowds: []int{4, 64}}
+	s := settings{reps: reps, window: window}
 	var err error
 	if v := getenv("HOLDFAST_BENCH_REPS"); v != "" {
 		if s.reps, err = strconv.Atoi(v); err != nil || s.reps < 1 {
@@ -87,13 +87,6 @@ func settingsOf(getenv func(string) string, reps int, window time.Duration) (set
 	if v := getenv("HOLDFAST_BENCH_PEERS"); v != "" {
 		s.peers = strings.Split(v, ";")
 	}
-	if v := getenv("HOLDFAST_BENCH_CROWD"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 2 {
-			return s, fmt.Errorf("HOLDFAST_BENCH_CROWD=%s: a number from 2 on is needed, such as 1000", v)
-		}
-		s.crowds = []int{n}
-	}
 	return s, nil
 }
 
@@ -102,7 +95,7 @@ type series map[string][]result
 
 // measure measures all peers one by one, as often as there are repetitions. Start starts a
 // server for one measurement, and returns its address and the function that ends it.
-func measure(s *store, w workload, set settings, dir string, start func() (addr string, stop func())) series {
+func measure(tb testing.TB, s *store, w workload, set settings, start func() (addr string, stop func())) series {
 	if w.reps != 0 {
 		set.reps = min(set.reps, w.reps)
 	}
@@ -116,7 +109,7 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			r, err := (&measurement{workload: w, store: s, peer: p, addr: addr}).run(filepath.Join(dir, strconv.Itoa(len(got[p.name]))+strings.ReplaceAll(p.name, "/", "-")))
+			r, err := (&measurement{workload: w, store: s, peer: p, addr: addr}).run(tb)
 			stop()
 			if err != nil { // what was measured until then counts
 				r.Failures, r.Failure = r.Failures+1, err.Error()
@@ -135,10 +128,11 @@ type measurement struct {
 	addr  string
 }
 
-// run starts the processes, moves the arena's stage on, and joins the results. File becomes the arena.
-func (m *measurement) run(file string) (result, error) {
+// run starts the processes, moves the arena's stage on, and joins the results.
+func (m *measurement) run(tb testing.TB) (result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openWithin+drainWithin+longWindow*m.window+2*leaveWithin)
 	defer cancel()
+	file := filepath.Join(tb.TempDir(), "arena")
 	a, err := openArena(file)
 	if err != nil {
 		return result{}, err
@@ -157,7 +151,7 @@ func (m *measurement) run(file string) (result, error) {
 		}
 		release = h.release
 	}
-	answers := startProcesses(ctx, task{Store: m.store.name, Peer: m.peer.name, Addr: m.addr, Kind: m.kind, Name: name, Workers: m.workers,
+	answers := startProcesses(ctx, tb, task{Store: m.store.name, Peer: m.peer.name, Addr: m.addr, Kind: m.kind, Name: name, Workers: m.workers,
 		Clients: max(1, m.clients), Stay: m.stay, Arena: file}, m.processes)
 	r, err := result{}, errors.New("the clients were not open in time")
 	if within(openWithin, func() bool { return int(a.ready.Load()) == m.processes || len(answers) > 0 }) && len(answers) == 0 {
@@ -278,19 +272,18 @@ type answer struct {
 	err error
 }
 
-// startProcesses starts n processes of a task. Each answers once.
-func startProcesses(ctx context.Context, t task, n int) <-chan answer {
+// startProcesses starts n processes of a task, which end with the context. Each answers once.
+func startProcesses(ctx context.Context, tb testing.TB, t task, n int) <-chan answer {
 	answers := make(chan answer, n)
 	for t.Process = range n {
-		cmd := t.command(ctx)
+		process := t.start(ctx, tb)
 		go func() {
 			var got answer
-			out, err := cmd.Output()
-			if err != nil {
-				got.err = said(cmd, err)
-			} else {
-				got.err = json.Unmarshal(out, &got.result)
+			line, err := process.Line()
+			if err := errors.Join(err, json.Unmarshal([]byte(line), &got.result)); err != nil {
+				got.err = fmt.Errorf("a process said %.300q: %w", line, err)
 			}
+			process.Kill()
 			answers <- got
 		}()
 	}

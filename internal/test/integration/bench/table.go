@@ -136,11 +136,11 @@ func spread(figures []float64) (low, mid, high float64) {
 	return figures[0], (figures[(n-1)/2] + figures[n/2]) / 2, figures[n-1]
 }
 
-// best returns the peer with the greatest median, without the floors and Holdfast.
+// best returns the peer with the greatest median, without the floor and Holdfast.
 func (got series) best(s *store, of func(result) float64) string {
 	name, most := "", 0.0
 	for _, p := range s.peers {
-		if p.name == s.floor || p.name == bareEtcdName {
+		if p.name == s.floor {
 			continue
 		}
 		if m := median(got[p.name], of); m > most {

@@ -33,7 +33,7 @@ func excludes(t *testing.T, p peer, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.can&(hot|crowd) != 0 && p.name != bareEtcdName { // the floor of pairs does not wait; one goroutine uses the bare one
+	if p.can&(hot|crowd) != 0 { // the floor does not wait
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if _, err := lock(ctx, p.name); err == nil {
@@ -57,7 +57,7 @@ func TestEveryWorkloadMeasures(t *testing.T) {
 		addr, _ := starts[s.name](t)
 		for _, w := range workloads {
 			w.workers, w.clients, w.processes, w.window = min(w.workers, 20), min(w.clients, 20), min(w.processes, 2), 200*time.Millisecond
-			got := measure(s, w, settings{reps: 1, peers: []string{oursName}}, t.TempDir(), func() (string, func()) { return addr, func() {} })
+			got := measure(t, s, w, settings{reps: 1, peers: []string{oursName}}, func() (string, func()) { return addr, func() {} })
 			r := got[oursName][0]
 			if r.Failure != "" || r.Overlaps > 0 || r.Lost > 0 || r.Stuck > 0 {
 				t.Errorf("%s: %d failures (%s), %d overlaps, %d lost, %d stuck", w.name, r.Failures, r.Failure, r.Overlaps, r.Lost, r.Stuck)
@@ -130,7 +130,7 @@ func TestFigures(t *testing.T) {
 	if got := since(reading{at: time.Unix(0, 0)}, reading{served{commands: 8}, time.Unix(4, 0)}); got.Commands != 2 {
 		t.Errorf("8 commands in 4 s are %+v", got)
 	}
-	for _, bad := range []string{"HOLDFAST_BENCH_REPS=0", "HOLDFAST_BENCH_WINDOW=2", "HOLDFAST_BENCH_CROWD=1"} {
+	for _, bad := range []string{"HOLDFAST_BENCH_REPS=0", "HOLDFAST_BENCH_WINDOW=2"} {
 		name, value, _ := strings.Cut(bad, "=")
 		_, err := settingsOf(func(n string) string { return map[string]string{name: value}[n] }, 1, time.Second)
 		if err == nil || !strings.Contains(err.Error(), bad) {
@@ -143,12 +143,12 @@ func TestFigures(t *testing.T) {
 func TestCrashMeasures(t *testing.T) {
 	for _, s := range []*store{&redisStore, &filesStore} {
 		addr, _ := starts[s.name](t)
-		got, err := crash(t.Context(), s, addr, time.Second, time.Second, 2)
+		got, err := crash(t, s, addr, time.Second, time.Second, 2)
 		if err != nil || len(got.freed) != 2 || slices.Min(got.freed) <= 0 || s.work != nil && got.requests <= 0 {
 			t.Errorf("%s: %+v, %v", s.name, got, err)
 		}
 	}
-	_, err := crash(t.Context(), &redisStore, "127.0.0.1:1", time.Second, time.Second, 1)
+	_, err := crash(t, &redisStore, "127.0.0.1:1", time.Second, time.Second, 1)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("without a server: %v, want what the holder said", err)
 	}

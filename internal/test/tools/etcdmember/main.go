@@ -1,21 +1,12 @@
-// Etcdmember is one member of an etcd cluster, for tests: etcd's own server,
-// embedded, which ends when its standard input does.
-//
-// It prints "etcdmember serves" when it does. A line "jump 1h" on its standard input sets
-// its wall clock forward by an hour and not the clock that cannot be set; it
-// answers "wall clock" and what that shows in nanoseconds since 1970. For that
-// internal/test/testserver builds it for the soak with a package time of its own.
+// Etcdmember is one member of an etcd cluster, for tests: etcd's own server, embedded. It prints "etcdmember serves"
+// when it does.
 package main
 
 import (
-	"bufio"
 	"flag"
 	"fmt"
 	"log"
 	"net/url"
-	"os"
-	"strings"
-	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
@@ -50,19 +41,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() { log.Fatal(<-member.Err()) }()
-	<-member.Server.ReadyNotify()
-	fmt.Println("etcdmember serves")
-
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		by, err := time.ParseDuration(strings.TrimPrefix(lines.Text(), "jump "))
-		if err != nil {
-			log.Fatal(err)
-		}
-		wallJump += int64(by / time.Second)
-		fmt.Println("wall clock", time.Now().UnixNano())
-	}
-	os.Exit(0) // the test has ended, however
+	go func() {
+		<-member.Server.ReadyNotify()
+		fmt.Println("etcdmember serves")
+	}()
+	log.Fatal(<-member.Err())
 }
 
 func urls(raw string) []url.URL {
