@@ -30,14 +30,14 @@ const (
 // What the dialects write differently. PostgreSQL's life is the timeline: each promotion chooses another one.
 //
 // A server of MySQL is known by its UUID, one of MariaDB by where it runs. If it does not sync each commit, its life
-// ends with its process, too. client.begin notes on each connection which server that leads to, and when it was started.
+// ends with its process, too: client.begin notes on each connection when that began.
 var lifeGrammars = map[Dialect]*strings.Replacer{
 	Postgres: strings.NewReplacer(
 		"{life}", timelinePostgres, "{known life}", "split_part(value, ' ', 1)",
 		"{known opens}", "NULLIF(split_part(value, ' ', 2), '')::bigint",
 		"{forgot}", "CASE WHEN "+timelinePostgres+" = '00000001' THEN 0 ELSE {now} END"),
 	MySQL: strings.NewReplacer(
-		"{life}", "CONCAT(@holdfast_server, IF("+syncsMySQL+", '', CONCAT('-', @holdfast_started)))",
+		"{life}", "CONCAT("+serverMySQL+", IF("+syncsMySQL+", '', CONCAT('-', @holdfast_started)))",
 		"{known life}", "SUBSTRING_INDEX(value, ' ', 1)",
 		"{known opens}", "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(value, ' ', 2), ' ', -1) AS SIGNED)",
 		"{forgot}", "CAST(CASE WHEN "+followedMySQL+" THEN {now} WHEN "+syncsMySQL+" THEN 0 ELSE @holdfast_started * 1000000 END AS SIGNED)"),
@@ -50,7 +50,7 @@ const (
 	serverMySQL   = "LEFT(SHA1(CONCAT_WS(' ', /*!80000 @@server_uuid */ /*M! @@hostname, @@port, @@datadir, @@server_id */)), 16)"
 	followedMySQL = "/*!80000 REPLACE(@@GLOBAL.gtid_executed, @@server_uuid, '') LIKE '%-%-%' */ /*M! @@GLOBAL.gtid_slave_pos <> '' */"
 	startedMySQL  = "SET @holdfast_started = UNIX_TIMESTAMP() - (SELECT CAST(variable_value AS SIGNED) FROM" +
-		" /*!80000 performance_schema.global_status */ /*M! information_schema.global_status */ WHERE variable_name = 'Uptime'), @holdfast_server = " + serverMySQL
+		" /*!80000 performance_schema.global_status */ /*M! information_schema.global_status */ WHERE variable_name = 'Uptime')"
 	syncsMySQL = "@@GLOBAL.innodb_flush_log_at_trx_commit = 1"
 )
 
