@@ -66,9 +66,6 @@ func (c *client) record(req *driver.Request) (key, member string) {
 
 // takePlain takes a plain hold, or returns errAsk.
 func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := c.forgetting.rules.Fits(&req); err != nil {
-		return driver.Grant{}, err
-	}
 	key, member := c.record(&req)
 	sent := c.clock.Now()
 	reply := c.sharedAck.route(c.shared, req.TTL).run(ctx, takeScript, c.command(takeScript, []string{key}, member))[0]

@@ -43,6 +43,9 @@ func unescape(text string) string {
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.forgetting.rules.Fits(&req); err != nil {
+		return driver.Grant{}, err
+	}
 	if mayBePlain(&req) {
 		if g, err := c.takePlain(ctx, req); err != errAsk {
 			return g, err
@@ -55,9 +58,6 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 // request of its owner, so that the name may be idle.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (g driver.Grant, err error) {
 	g.Request = req
-	if err := c.forgetting.rules.Fits(&req); err != nil {
-		return g, err
-	}
 	reply, sent, err := c.takeBy(ctx, askScript, c.askCommand(&req, c.clock.Now(), queue, first), req.TTL)
 	if err != nil {
 		return g, err

@@ -22,6 +22,9 @@ type waiter struct {
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.forgetting.rules.Fits(&req); err != nil {
+		return driver.Grant{}, err
+	}
 	first := c.addWaiter(req) // before the request: a grant may come at once (P7)
 	g, err := c.ask(ctx, req, true, first)
 	if _, queued := err.(*driver.HeldError); !queued {
