@@ -109,6 +109,8 @@ func TestFaults(t *testing.T) {
 	faults.Run(t, faults.Harness{
 		Start: start,
 		URL:   func(addr string) string { return "toy://" + addr },
+		// A waiter polls, and is served by luck.
+		Goroutines: 4,
 	})
 }
 
