@@ -16,11 +16,10 @@ import (
 // A server that has taken over from another may lack the last commits. The rule of package life keeps it from granting
 // what it has forgotten. The store remembers its life in the row 'life' of {meta}, which is replicated with the holds,
 // as "LIFE OPENS LONGEST": the server that has that life grants from OPENS on, and no hold outlives LONGEST, both in
-// microseconds. Each statement that grants compares it with the life that the server has: by {open}, or by {memory},
-// which a step reads under the name's lock. A server's life stays the same while a statement runs.
+// microseconds. A step reads that under the name's lock, and the life that the server has, by {memory}. A statement that
+// grants without a step compares the server's life with the one that this client has last read to be open: see opening.
 const (
 	memoryText = "COALESCE((SELECT value FROM {meta} WHERE name = 'life'), ''), COALESCE({life}, '')"
-	openText   = "EXISTS (SELECT 1 FROM {meta} WHERE name = 'life' AND {known life} = {life} AND {known opens} <= {now})"
 
 	// Begins a life. The second column is until when a server without a row can have forgotten something.
 	lifeText      = "SELECT {now}, {forgot}, COALESCE({life}, ''), value FROM {meta} WHERE name = 'life' {primary} FOR UPDATE"
@@ -33,13 +32,10 @@ const (
 // ends with its process, too: client.begin notes on each connection when that began.
 var lifeGrammars = map[Dialect]*strings.Replacer{
 	Postgres: strings.NewReplacer(
-		"{life}", timelinePostgres, "{known life}", "split_part(value, ' ', 1)",
-		"{known opens}", "NULLIF(split_part(value, ' ', 2), '')::bigint",
+		"{life}", timelinePostgres,
 		"{forgot}", "CASE WHEN "+timelinePostgres+" = '00000001' THEN 0 ELSE {now} END"),
 	MySQL: strings.NewReplacer(
 		"{life}", "CONCAT("+serverMySQL+", IF("+syncsMySQL+", '', CONCAT('-', @holdfast_started)))",
-		"{known life}", "SUBSTRING_INDEX(value, ' ', 1)",
-		"{known opens}", "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(value, ' ', 2), ' ', -1) AS SIGNED)",
 		"{forgot}", "CAST(CASE WHEN "+followedMySQL+" THEN {now} WHEN "+syncsMySQL+" THEN 0 ELSE @holdfast_started * 1000000 END AS SIGNED)"),
 }
 
@@ -57,9 +53,9 @@ const (
 // lifeWords replaces the words of the rule, which mean nothing if it is not kept.
 func (d Dialect) lifeWords(text string, waits bool) string {
 	if !waits {
-		return strings.NewReplacer("{memory}", "'', ''", "{open}", "1 = 1").Replace(text)
+		return strings.NewReplacer("{memory}", "'', ''", "{life}", "''").Replace(text)
 	}
-	return lifeGrammars[d].Replace(strings.NewReplacer("{memory}", memoryText, "{open}", openText).Replace(text))
+	return lifeGrammars[d].Replace(strings.ReplaceAll(text, "{memory}", memoryText))
 }
 
 // never is when a store opens that has to begin its life.
@@ -79,14 +75,26 @@ func parseMemory(text string) (m life.Memory) {
 	return m
 }
 
+// opening is a life that was read to be open, and until when, by the server's clock, statements may rely on that. A
+// server that takes over grants nothing for the longest TTL. So if this one serves again after it, the opening is over
+// before the other can have granted what this one does not know.
+type opening struct {
+	life  string
+	until int64
+}
+
 // opens returns from when on the store grants, as a snapshot shows it.
 func (c *client) opens(s *snapshot) driver.Instant {
 	if c.rules.MaxTTL == 0 {
 		return 0
 	}
 	m := parseMemory(s.memory)
-	if _, begun := m.Closed(s.life, instant(s.now)); !begun || s.life == "" {
+	left, begun := m.Closed(s.life, instant(s.now))
+	if !begun || s.life == "" {
 		return never
+	}
+	if left == 0 {
+		c.opening.Store(&opening{s.life, s.now + micros(c.rules.MaxTTL/2)})
 	}
 	return m.Opens
 }

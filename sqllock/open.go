@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -86,6 +88,7 @@ type client struct {
 	library    Library
 	statements *statements
 	rules      life.Rules // zero: the rule of package life is not kept
+	opening    atomic.Pointer[opening]
 	bells      *bells
 	clock      driver.Clock
 	log        *slog.Logger
@@ -149,6 +152,9 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		c.log = slog.Default()
 	}
 	c.bells = newBells(c)
+	if c.opening.Store(&opening{}); !c.statements.waits {
+		c.opening.Store(&opening{until: math.MaxInt64})
+	}
 	var meta meta
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		if library.Learn == nil {

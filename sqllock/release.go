@@ -108,7 +108,8 @@ func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant) (boo
 		n, err := c.exec(ctx, conn, c.statements.bound(freeMySQL, g.Name, g.Owner))
 		return n == 1, err
 	}
-	n, q := int64(0), c.statements.bound(passPostgres, g.Name, g.Owner, micros(c.caps.PollInterval()))
+	open := c.opening.Load()
+	n, q := int64(0), c.statements.bound(passPostgres, g.Name, g.Owner, micros(c.caps.PollInterval()), open.life, open.until)
 	q.Into = []any{&n, new(int64)}
 	err := c.together(ctx, conn, []Statement{q})
 	return n == 1, err

@@ -81,7 +81,7 @@ const (
 	// the transaction is written to disk.
 	takePostgres = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
  SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, 0, ''
- WHERE {open} AND NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
+ WHERE {life} = $7 AND {now} <= $8 AND NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
  AND (h.extra <> '' OR h.crowd <> 0 OR h.owner <> '' AND h.expires + h.delay > {now}))
  ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}),
  owner = excluded.owner, client = excluded.client, ttl = excluded.ttl, delay = excluded.delay, note = excluded.note,
@@ -89,7 +89,7 @@ const (
  WHERE l.extra = '' AND l.crowd = 0 AND (l.owner = '' OR l.expires + l.delay <= {now}) RETURNING token`
 	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + 1, {now})),
  owner = $2, client = $3, ttl = $4, delay = $5, note = $6, taken = {now}, expires = {now} + $4
- WHERE name = $1 AND extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) AND {open} {primary}`
+ WHERE name = $1 AND extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) AND {life} = $7 AND {now} <= $8 {primary}`
 
 	// Ends such a hold. Its row keeps the token.
 	freeColumns = "version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
@@ -99,7 +99,7 @@ const (
 	// whether it has done one of the two. Its snapshot may be older than its lock: then it may see too few places,
 	// changes nothing because crowd is not 0, and a step follows, as it does while nothing may be granted. A hand-over
 	// is as record.Record's: see client.messages for the notification.
-	passPostgres = `WITH held AS MATERIALIZED (SELECT crowd FROM {locks} WHERE ` + plainHold + ` AND {open} FOR UPDATE),
+	passPostgres = `WITH held AS MATERIALIZED (SELECT crowd FROM {locks} WHERE ` + plainHold + ` AND {life} = $4 AND {now} <= $5 FOR UPDATE),
  head AS MATERIALIZED (SELECT p.*, (SELECT count(*) FROM (SELECT 1 FROM {places} WHERE name = $1 LIMIT 2) b) > 1 AS more
  FROM held, LATERAL (SELECT owner, tokens, asked, ends, request::json AS r FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1) p
  WHERE held.crowd = 1),

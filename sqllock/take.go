@@ -73,9 +73,12 @@ func (c *client) hasShortCut(req *driver.Request) bool {
 	return c.dialect != SQLite && req.Mode == driver.Exclusive && req.MinHold == 0 && req.Tokens < 2
 }
 
-// take takes a name that nobody uses, in one statement. It returns 0 if the name is in use, or is new to MySQL.
+// take takes a name that nobody uses, in one statement. It returns 0 if the name is in use, or is new to MySQL, or
+// if the server's life is to be read again.
 func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) (token driver.Token, err error) {
-	q := c.statements.bound(takeText[c.dialect], req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note)
+	open := c.opening.Load()
+	q := c.statements.bound(takeText[c.dialect],
+		req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note, open.life, open.until)
 	if c.dialect == Postgres {
 		q.Into = []any{&token}
 		if err = c.together(ctx, conn, []Statement{q}); err == sql.ErrNoRows {

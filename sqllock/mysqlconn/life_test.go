@@ -1,6 +1,7 @@
 package mysqlconn
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -13,10 +14,27 @@ import (
 func TestForgotten(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
-		sqltest.Forgotten(t, db, func(longest time.Duration) driver.Driver {
+		open := func(longest time.Duration) driver.Driver {
 			d, err := New(t.Context(), db, &sqllock.Options{MaxTTL: longest})
 			must(t, err)
 			return d
-		})
+		}
+		sqltest.Forgotten(t, db, open)
+
+		// A life ends with the process if commits are not synced, so the setting makes it another one.
+		exec(t, db, "UPDATE holdfast_meta SET value = '' WHERE name = 'life'")
+		d := open(time.Hour)
+		defer d.Close()
+		req := driver.Request{Name: "other", Owner: "first", TTL: time.Minute}
+		for range 2 { // by a step, and by the statement that relies on what it has read
+			g, err := d.Try(t.Context(), req)
+			must(t, err, d.Release(t.Context(), []driver.Grant{g})[0])
+		}
+		defer exec(t, db, "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+		exec(t, db, "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+		_, err := d.Try(t.Context(), req)
+		if held, is := errors.AsType[*driver.HeldError](err); !is || held.Forgotten < 50*time.Minute {
+			t.Errorf("P1: the server has another life: %v", err)
+		}
 	})
 }

@@ -20,8 +20,14 @@ func Forgotten(t *testing.T, db *sql.DB, open func(longest time.Duration) driver
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	d := open(time.Hour).(fullDriver)
-	defer d.Close()
-	remember := func(value string) { Exec(t, db, "UPDATE holdfast_meta SET value = '"+value+"' WHERE name = 'life'") }
+	defer func() { d.Close() }()
+	write := func(value string) { Exec(t, db, "UPDATE holdfast_meta SET value = '"+value+"' WHERE name = 'life'") }
+	// A client relies on what it has read for half of the longest TTL, so another one goes on.
+	remember := func(value string) {
+		d.Close()
+		d = open(time.Hour).(fullDriver)
+		write(value)
+	}
 	var value string
 	must(t, db.QueryRowContext(ctx, "SELECT value FROM holdfast_meta WHERE name = 'life'").Scan(&value))
 	present := strings.Fields(value)
@@ -107,8 +113,31 @@ func Forgotten(t *testing.T, db *sql.DB, open func(longest time.Duration) driver
 		t.Errorf("a hold that outlasts the longest TTL: %v", err)
 	}
 
+	// A client relies on what it has read for half of its own longest TTL, by the server's clock, and for no longer.
+	relying := open(2 * time.Second).(fullDriver)
+	defer relying.Close()
+	brief := func(name, owner string) driver.Request {
+		return driver.Request{Name: name, Owner: owner, TTL: 2 * time.Second}
+	}
+	first, err := relying.Try(ctx, brief("passed", "first"))
+	must(t, err)
+	if _, err := relying.Enqueue(ctx, brief("passed", "second")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("a place is not given: %v", err)
+	}
+	free, err := relying.Try(ctx, brief("taken", "first"))
+	must(t, err)
+	must(t, relying.Release(ctx, []driver.Grant{free})[0])
+	write(written(time.Now().Add(50 * time.Minute)))
+	time.Sleep(time.Second + time.Millisecond)
+	if err := relying.Release(ctx, []driver.Grant{first})[0]; err != nil && !driver.Gone(err) {
+		t.Errorf("P9: a release: %v", err)
+	}
+	waits("a client that has read for too long that the store is open releases", "passed")
+	_, err = relying.Try(ctx, brief("taken", "second"))
+	refused("a client that has read for too long that the store is open", err)
+
 	// The wait ends by itself, and is no longer than the longest TTL of the clients that the store remembers.
-	remember("other 1 50000")
+	write("other 1 50000")
 	short := open(100 * time.Millisecond)
 	defer short.Close()
 	for {
