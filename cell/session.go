@@ -59,12 +59,13 @@ type Session struct {
 	taking sync.Mutex // while an answer is taken in
 	cursor string     // of the last answer
 
-	mu      sync.Mutex
-	trusted Extension
-	places  Extension
-	at      int32       // the member at which the parked call is
-	giveUp  *time.Timer // gives that call up
-	watches map[string]*watch
+	mu       sync.Mutex
+	trusted  Extension
+	places   Extension
+	extended chan struct{} // closed when trusted changes
+	at       int32         // the member at which the parked call is
+	giveUp   *time.Timer   // gives that call up
+	watches  map[string]*watch
 }
 
 // Extension is a time for which something lasts: Valid from Since on.
@@ -92,7 +93,7 @@ var ErrSessionOver = errors.New("the session is over")
 
 // Open opens a session.
 func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
-	s := &Session{client: c, observer: o.Observer, done: make(chan struct{}), watches: map[string]*watch{}}
+	s := &Session{client: c, observer: o.Observer, done: make(chan struct{}), extended: make(chan struct{}), watches: map[string]*watch{}}
 	if s.observer == nil {
 		s.observer = silent{}
 	}
@@ -146,6 +147,9 @@ func (s *Session) Extend(ctx context.Context, claims ...*cellv1.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, min(s.ttl/3, requestWithin))
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
+	if len(claims) == 0 && s.awaitParked(ctx) {
+		return nil
+	}
 	for {
 		if err := s.Err(); err != nil {
 			return err
@@ -169,6 +173,27 @@ func (s *Session) Extend(ctx context.Context, claims ...*cellv1.Claim) error {
 			return nil
 		}
 	}
+}
+
+// awaitParked reports whether the answer to the parked call, if that is due soon, has extended the session from now on, at
+// the earliest: then no other call is needed.
+func (s *Session) awaitParked(ctx context.Context) bool {
+	now := s.client.clock.Now()
+	s.mu.Lock()
+	trusted, extended := s.trusted, s.extended
+	s.mu.Unlock()
+	slack := s.ttl / 24
+	due := trusted.Since.Add(s.ttl / 3).Sub(now)
+	if due > slack || due < -slack {
+		return false
+	}
+	select {
+	case <-extended:
+	case <-time.After(due + slack):
+	case <-ctx.Done():
+	}
+	trusted, _ = s.Trusted()
+	return trusted.Since >= now
 }
 
 // maxClaims is how many claims one call makes whole holds.
@@ -281,7 +306,12 @@ func (s *Session) take(sent driver.Instant, r *cellv1.KeepAliveResponse) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trusted, s.places = s.trusted.Later(sent, r.Session), s.places.Later(sent, r.Places)
+	s.places = s.places.Later(sent, r.Places)
+	if later := s.trusted.Later(sent, r.Session); later != s.trusted {
+		s.trusted = later
+		close(s.extended)
+		s.extended = make(chan struct{})
+	}
 }
 
 // tell tells the observer what is new to it. Two calls may be under way at the same time, so an answer
