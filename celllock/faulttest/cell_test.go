@@ -3,6 +3,7 @@
 package faulttest
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"slices"
@@ -42,20 +43,24 @@ func (c *threeMembers) link(m *testserver.CellMember) *chaos.Proxy {
 	return c.links[slices.Index(c.Members, m)]
 }
 
-// A crowd is 10 processes: 100 clients keep a lock each, and 120 use 20 names, so that 100 of these wait. In each process
-// one client writes files and one watches them; some of the users write a file under the lock.
+// A crowd is 100 clients that keep a lock each, and 100 that use one of 20 names, so that 80 of these wait; and ten
+// processes of which each has two more users, and one client that writes files and one that watches them. Some of the
+// users write a file under the lock.
 const (
-	crowdProcesses = 10
-	crowdKeepers   = 10
-	crowdUsers     = 12
-	crowdNames     = 20
-	crowdFiles     = 4
-	keptTTL        = 40 * time.Second // longer than any fault lasts, on a busy machine too
-	usedTTL        = 4 * time.Second
-	beyond         = usedTTL + time.Second // longer than users' sessions last
+	crowdKeepers = 100
+	crowdUsers   = 100
+	crowdWriters = 10
+	crowdNames   = 20
+	crowdFiles   = 4
+	keptTTL      = 40 * time.Second // longer than any fault lasts, on a busy machine too
+	usedTTL      = 4 * time.Second
+	beyond       = usedTTL + time.Second // longer than users' sessions last
 )
 
-// TestCrowd does to three members under 220 clients what can happen to them. Nobody is trusted twice, tokens
+// each is 1 where nothing but the crowd wants the processors, and there is no race detector.
+var each = flag.Int("each", 10, "how many clients of TestCrowd share a process")
+
+// TestCrowd does to three members under that crowd what can happen to them. Nobody is trusted twice, tokens
 // grow, losses are told in time, no session is lost whose client keeps its calls, names that are to stay
 // closed do, and everybody is served afterwards. No write of a file is lost or done twice, watchers miss nothing without
 // being told to read, and nobody writes under a lock that is over.
@@ -64,10 +69,11 @@ func TestCrowd(t *testing.T) {
 	testserver.TakeTurn(t)
 	c := startThree(t, testserver.CellOptions{Election: quick, Between: true})
 	closed := closeNames(t, c.Addrs())
-	crowd := startCrowd(t, crowdProcesses, settings{
-		URL: url(c.addrs), Group: "own", Keepers: crowdKeepers, KeptTTL: keptTTL, Users: crowdUsers, Names: crowdNames, UsedTTL: usedTTL,
-		Fenced: true, Writes: crowdFiles, Watches: true,
+	crowd := startCrowd(t, crowdWriters, settings{
+		URL: url(c.addrs), Users: 2, Names: crowdNames, UsedTTL: usedTTL, Fenced: true, Writes: crowdFiles, Watches: true,
 	})
+	crowd.join(startCrowd(t, crowdKeepers / *each, settings{URL: url(c.addrs), Group: "own", Keepers: *each, KeptTTL: keptTTL}))
+	crowd.join(startCrowd(t, crowdUsers / *each, settings{URL: url(c.addrs), Users: *each, Names: crowdNames, UsedTTL: usedTTL}))
 	witness, files := client(t, c.Addrs()), cellClient(t, c.Addrs())
 	for _, fault := range c.faults(t) {
 		t.Run(fault.name, func(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 type crowd struct {
 	testing.TB
 	processes []*process
+	filing    int           // how many of them, the first, have files
 	holds     []faults.Hold // since the last judgement
 	files     fileJudge
 }
@@ -37,7 +38,7 @@ type process struct {
 // startCrowd starts n processes, which end with the test, and waits until all their clients are at work.
 func startCrowd(t testing.TB, n int, s settings) *crowd {
 	t.Helper()
-	c := &crowd{TB: t}
+	c := &crowd{TB: t, filing: n}
 	group := s.Group
 	for i := range n {
 		s.Process, s.Group, s.First = i, fmt.Sprint(group, "/", i), i*s.Users
@@ -45,6 +46,11 @@ func startCrowd(t testing.TB, n int, s settings) *crowd {
 	}
 	c.answers()
 	return c
+}
+
+// join takes in the processes of another crowd, which has no files.
+func (c *crowd) join(other *crowd) {
+	c.processes, c.holds = append(c.processes, other.processes...), append(c.holds, other.holds...)
 }
 
 func startProcess(t testing.TB, s settings) *process {
@@ -105,7 +111,9 @@ func (c *crowd) answers() (all []kept) {
 			c.Error(w)
 		}
 		c.holds = append(c.holds, r.Holds...)
-		c.files.take(i, r.Files)
+		if i < c.filing {
+			c.files.take(i, r.Files)
+		}
 		all = append(all, r.Kept...)
 	}
 	return all

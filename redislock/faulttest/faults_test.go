@@ -7,19 +7,16 @@ package faulttest
 import (
 	"net"
 	neturl "net/url"
-	"os"
-	"slices"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
+	"github.com/holdfastlock/holdfast/internal/test/forgettest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, contender) {
-		testserver.Play(map[string]func([]string) error{contender: contend})
-	}
+	forgettest.Main()
 	faults.Main(m)
 }
 

@@ -3,71 +3,44 @@
 package faulttest
 
 import (
-	"bufio"
-	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
-	"flag"
-	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
-	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/drivertest/faults"
+	"github.com/holdfastlock/holdfast/internal/test/forgettest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// forgetful is a store that fails, and may forget what it acknowledged.
-type forgetful struct {
-	url     string                 // without parameters
-	beside  string                 // that of an old primary, which lives on beside the new one. "": there is none
-	lag     func()                 // from now on what the store acknowledges is not kept. nil: it is
-	fail    func()                 // returns when it should serve again
-	forgets bool                   // then it has forgotten all holds
-	splits  bool                   // the old primary grants beside the new one
-	has     func(name string) bool // reports whether the server that fails has it. nil: it has all
-}
-
 // forgetfuls are the ways in which a store of Redis fails, in the order of the plot.
-var forgetfuls = []struct {
-	name  string
-	start func(*testing.T) forgetful
-}{
-	{"restarted, without persistence", func(t *testing.T) forgetful {
+var forgetfuls = []forgettest.Way{
+	{Name: "restarted, without persistence", Start: func(t *testing.T) forgettest.Store {
 		r := testserver.StartRedis(t, testserver.RedisOptions{})
-		return forgetful{url: url(r.Addr), fail: func() { r.Kill(); r.Start() }, forgets: true}
+		return forgettest.Store{URL: url(r.Addr), Fail: func() { r.Kill(); r.Start() }, Forgets: true}
 	}},
-	{"killed, appendfsync everysec", func(t *testing.T) forgetful {
+	{Name: "killed, appendfsync everysec", Start: func(t *testing.T) forgettest.Store {
 		r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Args: []string{"--appendfsync", "everysec"}})
-		return forgetful{url: url(r.Addr), fail: func() { r.Kill(); r.Start() }}
+		return forgettest.Store{URL: url(r.Addr), Fail: func() { r.Kill(); r.Start() }}
 	}},
-	{"power lost, appendfsync everysec", func(t *testing.T) forgetful {
+	{Name: "power lost, appendfsync everysec", Start: func(t *testing.T) forgettest.Store {
 		r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Args: []string{"--appendfsync", "everysec"}})
 		// What the system has not written when it fails, the server's file lacks.
 		lag := func() { r.Ask("CONFIG", "SET", "appendonly", "no") }
-		return forgetful{url: url(r.Addr), lag: lag, fail: func() { r.Kill(); r.Start() }, forgets: true}
+		return forgettest.Store{URL: url(r.Addr), Lag: lag, Fail: func() { r.Kill(); r.Start() }, Forgets: true}
 	}},
-	{"FLUSHALL", func(t *testing.T) forgetful {
+	{Name: "FLUSHALL", Start: func(t *testing.T) forgettest.Store {
 		r := testserver.StartRedis(t, testserver.RedisOptions{})
-		return forgetful{url: url(r.Addr), fail: func() { r.Ask("FLUSHALL") }, forgets: true}
-	}},
-	{"a lagging replica, promoted by hand", func(t *testing.T) forgetful {
+		return forgettest.Store{URL: url(r.Addr), Fail: func() { r.Ask("FLUSHALL") }, Forgets: true}
+	}, More: "hf.layout=setnx"},
+	{Name: "a lagging replica, promoted by hand", Start: func(t *testing.T) forgettest.Store {
 		p := startPair(t)
 		p.primary.Serves("{0}")
 		address := chaos.StartProxy(t, p.primary.Addr)
-		return forgetful{url: url(address.Addr), lag: p.link.Cut, fail: func() { p.failOver(t); address.Redirect(p.replica.Addr) }, forgets: true}
+		return forgettest.Store{URL: url(address.Addr), Lag: p.link.Cut, Fail: func() { p.failOver(t); address.Redirect(p.replica.Addr) }, Forgets: true}
 	}},
-	{"sentinels, killed", func(t *testing.T) forgetful { return sentinelsPromote(t, false) }},
-	{"sentinels, killed, replicas lag", func(t *testing.T) forgetful { return sentinelsPromote(t, true) }},
-	{"sentinels, cut off, min-replicas 1", func(t *testing.T) forgetful { return cutOff(t, "1") }},
-	{"sentinels, cut off, min-replicas 0", func(t *testing.T) forgetful { return cutOff(t, "0") }},
-	{"cluster, killed, replica lags", func(t *testing.T) forgetful {
+	{Name: "sentinels, killed", Start: func(t *testing.T) forgettest.Store { return sentinelsPromote(t, false) }},
+	{Name: "sentinels, killed, replicas lag", Start: func(t *testing.T) forgettest.Store { return sentinelsPromote(t, true) }},
+	{Name: "sentinels, cut off, min-replicas 1", Start: func(t *testing.T) forgettest.Store { return cutOff(t, "1") }},
+	{Name: "sentinels, cut off, min-replicas 0", Start: func(t *testing.T) forgettest.Store { return cutOff(t, "0") }},
+	{Name: "cluster, killed, replica lags", Start: func(t *testing.T) forgettest.Store {
 		servers := testserver.StartCluster(t, testserver.ClusterOptions{Replicas: true})
 		master := servers.Servers[0]
 		for _, r := range servers.Servers[:3] {
@@ -75,20 +48,20 @@ var forgetfuls = []struct {
 		}
 		servers.Serves()
 		replica, key := servers.ReplicaOf(master), servers.KeyOf(master)
-		return forgetful{
-			url:     clusterURL(servers),
-			lag:     func() { replica.Pause(); master.Ask("CLIENT", "KILL", "TYPE", "replica") },
-			fail:    func() { master.Kill(); replica.Resume(); servers.AwaitMaster(key, master) },
-			forgets: true,
-			has:     func(name string) bool { return servers.Master("holdfast:{"+name+"}") == master },
+		return forgettest.Store{
+			URL:     clusterURL(servers),
+			Lag:     func() { replica.Pause(); master.Ask("CLIENT", "KILL", "TYPE", "replica") },
+			Fail:    func() { master.Kill(); replica.Resume(); servers.AwaitMaster(key, master) },
+			Forgets: true,
+			Has:     func(name string) bool { return servers.Master("holdfast:{"+name+"}") == master },
 		}
 	}},
 }
 
 // sentinelsPromote is a primary that is killed, perhaps when replicas have not had its last holds.
-func sentinelsPromote(t *testing.T, lag bool) forgetful {
+func sentinelsPromote(t *testing.T, lag bool) forgettest.Store {
 	d, primary := startServing(t)
-	s := forgetful{url: sentinelURL(d.sentinels), forgets: lag, fail: func() {
+	s := forgettest.Store{URL: sentinelURL(d.sentinels), Forgets: lag, Fail: func() {
 		primary.Kill()
 		for _, m := range d.members[1:] {
 			m.Resume()
@@ -96,7 +69,7 @@ func sentinelsPromote(t *testing.T, lag bool) forgetful {
 		d.sentinels.AwaitPrimary(primary.seen)
 	}}
 	if lag {
-		s.lag = func() {
+		s.Lag = func() {
 			for _, m := range d.members[1:] {
 				m.Pause()
 			}
@@ -107,12 +80,12 @@ func sentinelsPromote(t *testing.T, lag bool) forgetful {
 }
 
 // cutOff is a primary of which neither sentinels nor replicas hear any more. Half of the clients stay with it.
-func cutOff(t *testing.T, replicas string) forgetful {
+func cutOff(t *testing.T, replicas string) forgettest.Store {
 	d, primary := startServing(t)
 	for _, m := range d.members {
 		m.Ask("CONFIG", "SET", "min-replicas-to-write", replicas, "min-replicas-max-lag", "3")
 	}
-	return forgetful{url: sentinelURL(d.sentinels), beside: url(primary.Addr), splits: replicas == "0", fail: func() {
+	return forgettest.Store{URL: sentinelURL(d.sentinels), Beside: url(primary.Addr), Splits: replicas == "0", Fail: func() {
 		primary.link.HoldRequests()
 		primary.link.HoldReplies()
 		d.sentinels.AwaitPrimary(primary.seen)
@@ -126,203 +99,5 @@ func startServing(t *testing.T) (*deployment, *member) {
 	return d, primary
 }
 
-const (
-	names   = 100              // each with a process that holds it, and one that waits for it
-	longest = 10 * time.Second // hf.maxttl, and the TTL
-)
-
-var (
-	runs = flag.Int("runs", 1, "how often TestForgets lets each store fail")
-	rows = flag.String("csv", "", "a `file` to which TestForgets appends a row for each run")
-)
-
-// TestForgets: a store fails while each of a hundred names has a holder and a waiter, each a process of its own.
-// Without the rule of package life many names get a second holder while the first one trusts its lease. With it none
-// does, unless an old primary lives on that needs no replica to write. docs/forget.csv has the runs of one machine.
-func TestForgets(t *testing.T) {
-	var crowd []*testserver.Child
-	for range 2 * names {
-		crowd = append(crowd, testserver.StartChild(t, contender, contender))
-	}
-	for range *runs {
-		for _, way := range forgetfuls {
-			rules := []string{"hf.forget=go", "hf.maxttl=" + longest.String()}
-			if way.name == "FLUSHALL" {
-				rules = append(rules, rules[1]+"&hf.layout=setnx")
-			}
-			for _, rule := range rules {
-				t.Run(way.name+", "+rule, func(t *testing.T) {
-					testserver.TakeTurn(t)
-					row := way.start(t).fails(t, crowd, rule)
-					t.Logf("answers, grants, served after, closed for %.2f s; losses, doubled: %g", row[:losses], row[losses:])
-					if *rows != "" {
-						f, err := os.OpenFile(*rows, os.O_APPEND|os.O_WRONLY, 0)
-						must(t, err)
-						_, err = fmt.Fprintf(f, "%q,%s,%.2f,%.2f,%.2f,%.2f,%g,%g\n", way.name, rule, row[0], row[1], row[2], row[3], row[4], row[5])
-						must(t, err, f.Close())
-					}
-				})
-			}
-		}
-	}
-}
-
-// failure is what one run shows, as a row of docs/forget.csv has it.
-type failure [6]float64
-
-// The figures of a failure. The first three are seconds since it began, the last two count names.
-const (
-	answers = iota // until the store answers
-	grants         // until it grants a free name
-	served         // until the last waiter had the name of a holder that had lost
-	closed         // from the first answer to the first grant
-	losses         // the holder has lost
-	doubled        // two holders trusted their leases at the same time
-)
-
-// fails lets the store fail under a crowd, of which each process of the first half holds a name, and one of the second
-// half waits for it. It checks what they say.
-func (s forgetful) fails(t *testing.T, crowd []*testserver.Child, rule string) (row failure) {
-	free := make([]string, 0, 2*names) // the first half is for the crowd
-	for i := 0; len(free) < cap(free); i++ {
-		if name := fmt.Sprint("name", i); s.has == nil || s.has(name) {
-			free = append(free, name)
-		}
-	}
-	for i, c := range crowd {
-		store := s.url
-		if s.isBeside(i) {
-			store = s.beside
-		}
-		c.Ask("opened", "%s?%s", store, rule) // one after another: to open costs more than to wait
-	}
-	other := openURL(t, s.url+"?"+rule)
-	if s.lag != nil {
-		s.lag()
-	}
-	for i, c := range crowd[:names] {
-		c.Tell("%s", free[i])
-	}
-	for i, c := range crowd[:names] {
-		c.Expect("has")
-		crowd[names+i].Tell("%s", free[i])
-	}
-	time.Sleep(time.Second / 2) // one that does not wait yet comes during the failure
-	began := driver.HostClock.Now()
-	s.fail()
-	row[answers], row[grants] = opens(t, other, free[names:], began)
-	row[closed] = row[grants] - row[answers]
-	rest := longest / 2 // the holders renew
-	if s.beside != "" {
-		rest = longest * 5 / 4 // the old primary grants the names of those who have left it
-	}
-	time.Sleep(max(time.Second, rest-time.Duration(row[closed]*1e9)))
-	holds := s.end(t, crowd)
-	for i, h := range holds[:names] {
-		if h.Lost != "" {
-			row[losses]++
-			row[served] = max(row[served], holds[names+i].From.Sub(began).Seconds())
-		}
-	}
-	two, disorder := faults.Overlaps(holds), faults.Disorder(holds)
-	row[doubled] = float64(len(two))
-	if s.forgets && row[losses] < names/2 {
-		t.Errorf("the store is said to forget, and only %g holders have lost", row[losses])
-	}
-	if rule != "hf.forget=go" && !s.splits && len(two) > 0 {
-		t.Errorf("P1: %d names had two holders: %s", len(two), two[0])
-	}
-	if rule != "hf.forget=go" && !s.splits && len(disorder) > 0 && other.Caps().Fencing {
-		t.Errorf("P3: of %d: %s", len(disorder), disorder[0])
-	}
-	return row
-}
-
-// isBeside reports whether a process of the crowd stays with the old primary: half of the holders, and the waiters for
-// the others' names.
-func (s forgetful) isBeside(i int) bool { return s.beside != "" && (i%2 == 0) == (i < names) }
-
-// end lets the holders release, then those who have waited for them, and returns the holds.
-func (s forgetful) end(t *testing.T, crowd []*testserver.Child) (holds []faults.Hold) {
-	for i, c := range crowd {
-		if i >= names && !s.isBeside(i) {
-			c.Line() // it has the name, or has waited for minutes
-		}
-		c.Tell("end")
-	}
-	for i, c := range crowd {
-		said, err := c.Line()
-		for ; err == nil && !strings.HasPrefix(said, "held"); said, err = c.Line() {
-		}
-		var h faults.Hold
-		must(t, err, json.Unmarshal([]byte(strings.TrimPrefix(said, "held")), &h))
-		if holds = append(holds, h); h.From == 0 && !s.isBeside(i) {
-			t.Errorf("P7: nobody has granted %q", h.Name)
-		}
-	}
-	return holds
-}
-
-// opens asks for a free name until it is granted.
-func opens(t *testing.T, c *holdfast.Client, free []string, began driver.Instant) (answers, now float64) {
-	for end, i := time.Now().Add(time.Minute), 0; time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-		_, err := c.Mutex(free[i%len(free)], &holdfast.Options{TTL: longest}).TryAcquire(ctx)
-		cancel()
-		now = driver.HostClock.Now().Sub(began).Seconds()
-		if held, is := errors.AsType[*holdfast.HeldError](err); err == nil || is && held.Forgotten > 0 {
-			answers = cmp.Or(answers, now)
-		} else {
-			i++ // the request may have been carried out
-		}
-		if err == nil {
-			return answers, now
-		}
-	}
-	t.Error("P7: no free name was granted within a minute")
-	return answers, now
-}
-
-// contender is a child that opens the URL, acquires the name, and ends its lease, for each three lines that it reads.
-const contender = "contender"
-
-func contend([]string) error {
-	runtime.GOMAXPROCS(1) // there are two hundred
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		c, err := holdfast.Open(context.Background(), in.Text())
-		for end := time.Now().Add(time.Minute); err != nil; c, err = holdfast.Open(context.Background(), in.Text()) {
-			if time.Now().After(end) {
-				return err
-			}
-			time.Sleep(200 * time.Millisecond) // the machine is busy
-		}
-		fmt.Println("opened")
-		in.Scan()
-		hold := faults.Hold{Name: in.Text()}
-		ctx, end := context.WithTimeout(context.Background(), 2*time.Minute)
-		ended := make(chan struct{})
-		go func() { in.Scan(); end(); close(ended) }()
-		for ctx.Err() == nil {
-			lease, err := c.Mutex(hold.Name, &holdfast.Options{TTL: longest}).Acquire(ctx)
-			if err != nil {
-				time.Sleep(200 * time.Millisecond) // the fail-over may be under way
-				continue
-			}
-			fmt.Println("has")
-			hold = faults.WatchEvery(lease, 50*time.Millisecond, ctx.Done(), nil)
-			<-ctx.Done()
-			lease.Release() // of a hold that is lost it says so
-		}
-		if hold.From == 0 {
-			fmt.Println("has not")
-		}
-		<-ended
-		c.Close() // its server may be gone
-		text, err := json.Marshal(hold)
-		if err != nil {
-			return err
-		}
-		fmt.Println("held", string(text))
-	}
-	return nil
-}
+// TestForgets: a store fails while processes hold names and wait for them.
+func TestForgets(t *testing.T) { forgettest.Run(t, forgetfuls) }

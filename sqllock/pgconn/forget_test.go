@@ -5,24 +5,24 @@ package pgconn
 import (
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/forgettest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// TestForgets: an asynchronous standby that lacks the last commits is promoted after the primary was killed.
+// TestForgets: an asynchronous standby that lacks the last commits is promoted after the primary was killed, while
+// processes hold names and wait for them.
 func TestForgets(t *testing.T) {
-	sqltest.Forgets(t, "a standby is promoted", func(t *testing.T) sqltest.Forgetful {
+	forgettest.Run(t, []forgettest.Way{{Name: "PostgreSQL, a lagging standby, promoted", Start: func(t *testing.T) forgettest.Store {
 		cluster := testserver.StartPostgresCluster(t, "")
 		primary, standby, other := cluster.Primary, cluster.Standbys[0], cluster.Standbys[1]
 		// Clients know all hosts, and go to the one that takes writes.
-		return sqltest.Forgetful{
-			URL: cluster.URL("postgres"),
+		return forgettest.Store{URL: cluster.URL("postgres"), Forgets: true,
 			Lag: func() { cluster.CatchUp(); standby.Stop(); other.Kill() },
-			Forget: func() {
+			Fail: func() {
 				primary.Kill()
 				standby.Start()
 				standby.Query("SELECT pg_promote()")
 			},
 		}
-	})
+	}}})
 }

@@ -62,7 +62,7 @@ func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir s
 	m.serve(func(port string) []string {
 		// A directory of its own for temporary tables: a server that starts removes what it finds there.
 		return slices.Concat(command, []string{"--port=" + port, "--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "s"), "--tmpdir=" + dir,
-			"--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M", "--max-connections=400"}, args)
+			"--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M", "--max-connections=1000"}, args)
 	})
 	return m
 }

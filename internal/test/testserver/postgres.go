@@ -50,7 +50,7 @@ func servePostgres(t testing.TB, data string, attr *syscall.SysProcAttr, setting
 	p.serve(func(port string) []string {
 		args := []string{
 			program, "-D", data, "-p", port, "-h", "127.0.0.1", "-k", filepath.Dir(data),
-			"-c", "fsync=off", "-c", "max_connections=400", "-c", "shared_buffers=32MB", "-c", "max_wal_senders=4",
+			"-c", "fsync=off", "-c", "max_connections=1000", "-c", "shared_buffers=32MB", "-c", "max_wal_senders=4",
 			"-c", "dynamic_shared_memory_type=mmap", // in its directory: a kill leaves nothing elsewhere
 		}
 		for _, s := range settings {

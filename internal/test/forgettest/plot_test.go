@@ -1,6 +1,4 @@
-//go:build soak
-
-package faulttest
+package forgettest
 
 import (
 	"encoding/csv"
@@ -15,10 +13,21 @@ import (
 
 var update = flag.Bool("update", false, "draw docs/forget.svg from docs/forget.csv")
 
-// TestForgetPlot: docs/forget.svg and the table of docs/stores/redis.md are those of docs/forget.csv, whose rows
-// TestForgets has written.
-func TestForgetPlot(t *testing.T) {
-	const docs = "../../docs/"
+// ways are those of docs/forget.csv, in the order of the plot. The first ones fail Redis.
+var ways = []string{
+	"restarted, without persistence", "killed, appendfsync everysec", "power lost, appendfsync everysec", "FLUSHALL",
+	"a lagging replica, promoted by hand", "sentinels, killed", "sentinels, killed, replicas lag",
+	"sentinels, cut off, min-replicas 1", "sentinels, cut off, min-replicas 0", "cluster, killed, replica lags",
+	"PostgreSQL, a lagging standby, promoted", "MariaDB, a lagging replica takes over", "MySQL, a lagging replica takes over",
+	"MariaDB, its host crashes", "MySQL, its host crashes",
+}
+
+const ofRedis = 10
+
+// TestPlot: docs/forget.svg and the tables of the stores' pages are those of docs/forget.csv, whose rows TestForgets has
+// written.
+func TestPlot(t *testing.T) {
+	const docs = "../../../docs/"
 	f, err := os.Open(docs + "forget.csv")
 	must(t, err)
 	defer f.Close()
@@ -39,13 +48,15 @@ func TestForgetPlot(t *testing.T) {
 	}
 	drawn, err := os.ReadFile(docs + "forget.svg")
 	must(t, err)
-	page, err := os.ReadFile(docs + "stores/redis.md")
-	must(t, err)
 	if string(drawn) != svg {
 		t.Error("docs/forget.svg is not that of docs/forget.csv: run this test with -update")
 	}
-	if table := tabled(all); !strings.Contains(string(page), table) {
-		t.Errorf("docs/stores/redis.md has not the table\n%s", table)
+	for page, ways := range map[string][]string{"redis": ways[:ofRedis], "postgresql": ways[ofRedis : ofRedis+1], "mysql": ways[ofRedis+1:]} {
+		text, err := os.ReadFile(docs + "stores/" + page + ".md")
+		must(t, err)
+		if table := tabled(all, ways); !strings.Contains(string(text), table) {
+			t.Errorf("docs/stores/%s.md has not the table\n%s", page, table)
+		}
 	}
 }
 
@@ -67,18 +78,18 @@ func sorted(runs []failure, figure int) (all []float64) {
 // read on light and on dark pages.
 func plot(all map[string][]failure) string {
 	const top, apart, left = 62, 34, 236
-	bottom := top + apart*len(forgetfuls)
+	bottom := top + apart*len(ways)
 	var b strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&b, strings.ReplaceAll(format, "'", `"`), args...) }
 	add(`<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 870 %d' font-family='system-ui, sans-serif' font-size='11' role='img'>
-<title>Of 100 names in a Redis that fails: seconds until it grants again, second holders, and holders that have lost, without and with the rule</title>
+<title>Of 100 names in a store that fails: seconds until it grants again, second holders, and holders that have lost, without and with the rule</title>
 <style>text { fill: #6e7781 } .g { stroke: #8b949e; stroke-opacity: .4; stroke-width: .6 } .f { fill: #8b949e; fill-opacity: 1 } circle { fill-opacity: .5 } rect { fill-opacity: .6 }</style>
 `, bottom+24)
 	for i, s := range shown {
 		add("<rect x='%d' y='8' width='14' height='8' fill='%s'/><text x='%d' y='16'>%s</text>\n", left+200*i, s.colour, left+20+200*i, s.title)
 	}
-	for i, way := range forgetfuls {
-		add("<text x='%d' y='%d' text-anchor='end'>%s</text>\n", left-10, top+apart*i+15, way.name)
+	for i, way := range ways {
+		add("<text x='%d' y='%d' text-anchor='end'>%s</text>\n", left-10, top+apart*i+15, way)
 	}
 	for _, panel := range []struct {
 		title                     string
@@ -97,9 +108,9 @@ func plot(all map[string][]failure) string {
 		bar := func(y int, sorted []float64, paint string) {
 			add("<rect x='%d' y='%d' width='%.1f' height='9' "+paint+"/>", panel.left, y, wide(sorted[len(sorted)/2]))
 		}
-		for i, way := range forgetfuls {
+		for i, way := range ways {
 			for j, s := range shown {
-				runs, y := all[way.name+s.rule], top+apart*i+13*j
+				runs, y := all[way+s.rule], top+apart*i+13*j
 				dots := sorted(runs, panel.figure)
 				bar(y, dots, "fill='"+s.colour+"'")
 				if panel.figure == grants {
@@ -115,8 +126,8 @@ func plot(all map[string][]failure) string {
 	return b.String() + "</svg>\n"
 }
 
-// tabled returns the table of the page: medians, and in brackets the least and the most.
-func tabled(all map[string][]failure) string {
+// tabled returns the table of a page: medians, and in brackets the least and the most.
+func tabled(all map[string][]failure, ways []string) string {
 	text := "| what fails | seconds until it answers | and from then until it grants | of 100 names, with two holders | the same with `hf.forget=go` |\n|---|---|---|---|---|\n"
 	spread := func(runs []failure, figure, digits int) string {
 		all := sorted(runs, figure)
@@ -126,9 +137,9 @@ func tabled(all map[string][]failure) string {
 		}
 		return text(len(all)/2) + " (" + text(0) + "–" + text(len(all)-1) + ")"
 	}
-	for _, way := range forgetfuls {
-		before, after := all[way.name+shown[0].rule], all[way.name+shown[1].rule]
-		text += fmt.Sprintf("| %s | %s | %s | %s | %s |\n", way.name, spread(slices.Concat(before, after), answers, 1),
+	for _, way := range ways {
+		before, after := all[way+shown[0].rule], all[way+shown[1].rule]
+		text += fmt.Sprintf("| %s | %s | %s | %s | %s |\n", way, spread(slices.Concat(before, after), answers, 1),
 			spread(after, closed, 1), spread(after, doubled, 0), spread(before, doubled, 0))
 	}
 	return text
