@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fallback"
-	"github.com/holdfastlock/holdfast/internal/test/guarantees"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 
 	_ "github.com/holdfastlock/holdfast/memlock" // documented too; the command refuses it
@@ -24,8 +23,8 @@ var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the tabl
 // documented are the stores of the documentation, in its order: the URL that it
 // shows, and one that opens the store here. The command links the drivers of all
 // of them but memlock.
-func documented(t *testing.T) []guarantees.Store {
-	return []guarantees.Store{
+func documented(t *testing.T) []documentedStore {
+	return []documentedStore{
 		store(t, "memlock", "mem://orders", "mem://guarantees"),
 		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
 		store(t, "etcdlock", "etcd://a,b,c", "etcd://"+testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()),
@@ -39,11 +38,11 @@ func documented(t *testing.T) []guarantees.Store {
 	}
 }
 
-func store(t *testing.T, pkg, example, url string) guarantees.Store {
+func store(t *testing.T, pkg, example, url string) documentedStore {
 	t.Helper()
 	d := openURL(t, url)
 	defer d.Close()
-	return guarantees.Store{Package: pkg, URL: example, Driver: d, Caps: d.Caps()}
+	return documentedStore{Package: pkg, URL: example, Driver: d, Caps: d.Caps()}
 }
 
 // redisServers starts servers and returns their addresses.
@@ -69,21 +68,21 @@ func openURL(t *testing.T, url string) driver.Driver {
 }
 
 // overTwo is Redis with a directory behind it: a driver over two stores.
-func overTwo(t *testing.T) guarantees.Store {
+func overTwo(t *testing.T) documentedStore {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	d, err := fallback.New(openURL(t, "redis://"+server.Addr), openURL(t, "file://"+t.TempDir()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	return guarantees.Store{Package: "fallback", Driver: d, Caps: d.Caps()}
+	return documentedStore{Package: "fallback", Driver: d, Caps: d.Caps()}
 }
 
 // TestGuaranteesDoc checks that the documentation is what the drivers' Caps generate.
 func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
 	redis := "redis://" + redisServers(t, 1)[0]
-	like := func(url string, shown guarantees.Store) guarantees.Store {
+	like := func(url string, shown documentedStore) documentedStore {
 		s := store(t, "redislock", "", url)
 		s.With, s.Deployment, s.Layout = shown.With, shown.Deployment, shown.Layout
 		return s
@@ -92,28 +91,28 @@ func TestGuaranteesDoc(t *testing.T) {
 	primary := testserver.StartRedis(t, testserver.RedisOptions{})
 	testserver.StartRedisReplicas(t, primary, 1, testserver.RedisOptions{})
 	primary.Ask("CONFIG", "SET", "min-replicas-to-write", "1")
-	more := []guarantees.Store{
-		like("redis://"+primary.Addr, guarantees.Store{With: "min-replicas-to-write 1"}),
-		like(redis+"?hf.forget=go", guarantees.Store{With: "hf.forget=go"}),
-		like(redis+"?hf.replicas=1", guarantees.Store{With: "hf.replicas=1"}),
+	more := []documentedStore{
+		like("redis://"+primary.Addr, documentedStore{With: "min-replicas-to-write 1"}),
+		like(redis+"?hf.forget=go", documentedStore{With: "hf.forget=go"}),
+		like(redis+"?hf.replicas=1", documentedStore{With: "hf.replicas=1"}),
 		{}, // durable, below
-		like("redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName, guarantees.Store{Deployment: "sentinel"}),
-		like("redis+cluster://"+testserver.StartCluster(t, testserver.ClusterOptions{}).Addrs(), guarantees.Store{Deployment: "cluster"}),
-		like(redis+"?hf.layout=setnx", guarantees.Store{Layout: "setnx"}),
-		like(redis+"?hf.layout=redisson", guarantees.Store{Layout: "redisson"}),
-		like(redis+"?hf.layout=redisson&hf.redisson=fair", guarantees.Store{Layout: "redisson, fair"}),
-		like(redis+"?hf.layout=redisson&hf.redisson=fenced", guarantees.Store{Layout: "redisson, fenced"}),
+		like("redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName, documentedStore{Deployment: "sentinel"}),
+		like("redis+cluster://"+testserver.StartCluster(t, testserver.ClusterOptions{}).Addrs(), documentedStore{Deployment: "cluster"}),
+		like(redis+"?hf.layout=setnx", documentedStore{Layout: "setnx"}),
+		like(redis+"?hf.layout=redisson", documentedStore{Layout: "redisson"}),
+		like(redis+"?hf.layout=redisson&hf.redisson=fair", documentedStore{Layout: "redisson, fair"}),
+		like(redis+"?hf.layout=redisson&hf.redisson=fenced", documentedStore{Layout: "redisson, fenced"}),
 		overTwo(t),
 	}
 	more[3] = store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
 	more[3].With = "hf.durable=yes"
 	all := append(slices.Clone(stores), more...)
-	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
+	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) {
-		return guarantees.Splice(text, "stores", guarantees.Table(stores))
+		return Splice(text, "stores", Table(stores))
 	})
 	same(t, "../../docs/choose.md", func(text []byte) ([]byte, error) {
-		return guarantees.Splice(text, "risks", guarantees.Risks(stores))
+		return Splice(text, "risks", Risks(stores))
 	})
 }
 
@@ -138,5 +137,13 @@ func same(t *testing.T, name string, wanted func([]byte) ([]byte, error)) {
 	}
 	if err := os.WriteFile(name, want, 0o666); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestEveryFaultHasAMeaning(t *testing.T) {
+	for _, f := range driver.Faults() {
+		if meanings[f] == "" {
+			t.Errorf("nothing says what %q is", f)
+		}
 	}
 }

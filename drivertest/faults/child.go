@@ -16,9 +16,11 @@ import (
 )
 
 // Main runs the tests. If a test has started the test's program again, as a child that it can kill and stop, Main
-// runs that child instead. TestMain of a package that calls [Run] MUST call it.
+// runs that child instead. TestMain of a package that calls [Run] or [Forgets] MUST call it.
 func Main(m *testing.M) {
-	testserver.Play(map[string]func([]string) error{part: func(args []string) error { return obey(args[0], args[1]) }})
+	testserver.Play(map[string]func([]string) error{
+		part: func(args []string) error { return obey(args[0], args[1]) }, contender: contend,
+	})
 	os.Exit(m.Run())
 }
 

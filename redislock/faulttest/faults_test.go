@@ -10,15 +10,11 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
-	"github.com/holdfastlock/holdfast/internal/test/forgettest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
-func TestMain(m *testing.M) {
-	forgettest.Main()
-	faults.Main(m)
-}
+func TestMain(m *testing.M) { faults.Main(m) }
 
 func url(addr string) string { return "redis://" + addr }
 

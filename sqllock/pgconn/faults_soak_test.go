@@ -21,16 +21,12 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/test/busytest"
-	"github.com/holdfastlock/holdfast/internal/test/forgettest"
 	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-func TestMain(m *testing.M) {
-	forgettest.Main()
-	faults.Main(m)
-}
+func TestMain(m *testing.M) { faults.Main(m) }
 
 // TestFaults spoils servers, and the processes that use them.
 func TestFaults(t *testing.T) {

@@ -1,4 +1,4 @@
-package forgettest
+package faults
 
 import (
 	"encoding/csv"
@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 var update = flag.Bool("update", false, "draw docs/forget.svg from docs/forget.csv")
 
-// ways are those of docs/forget.csv, in the order of the plot. The first ones fail Redis.
-var ways = []string{
+// plotted are the ways of docs/forget.csv, in the order of the plot. The first ones fail Redis.
+var plotted = []string{
 	"restarted, without persistence", "killed, appendfsync everysec", "power lost, appendfsync everysec", "FLUSHALL",
 	"a lagging replica, promoted by hand", "sentinels, killed", "sentinels, killed, replicas lag",
 	"sentinels, cut off, min-replicas 1", "sentinels, cut off, min-replicas 0", "cluster, killed, replica lags",
@@ -27,33 +29,33 @@ const ofRedis = 10
 // TestPlot: docs/forget.svg and the tables of the stores' pages are those of docs/forget.csv, whose rows TestForgets has
 // written.
 func TestPlot(t *testing.T) {
-	const docs = "../../../docs/"
+	const docs = "../../docs/"
 	f, err := os.Open(docs + "forget.csv")
-	must(t, err)
+	testserver.Must(t, err)
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
-	must(t, err)
+	testserver.Must(t, err)
 	all := map[string][]failure{} // by way and rule
 	for _, row := range rows[1:] {
 		var run failure
 		for i := range run {
 			run[i], err = strconv.ParseFloat(row[2+i], 64)
-			must(t, err)
+			testserver.Must(t, err)
 		}
 		all[row[0]+row[1]] = append(all[row[0]+row[1]], run)
 	}
 	svg := plot(all)
 	if *update {
-		must(t, os.WriteFile(docs+"forget.svg", []byte(svg), 0o644))
+		testserver.Must(t, os.WriteFile(docs+"forget.svg", []byte(svg), 0o644))
 	}
 	drawn, err := os.ReadFile(docs + "forget.svg")
-	must(t, err)
+	testserver.Must(t, err)
 	if string(drawn) != svg {
 		t.Error("docs/forget.svg is not that of docs/forget.csv: run this test with -update")
 	}
-	for page, ways := range map[string][]string{"redis": ways[:ofRedis], "postgresql": ways[ofRedis : ofRedis+1], "mysql": ways[ofRedis+1:]} {
+	for page, ways := range map[string][]string{"redis": plotted[:ofRedis], "postgresql": plotted[ofRedis : ofRedis+1], "mysql": plotted[ofRedis+1:]} {
 		text, err := os.ReadFile(docs + "stores/" + page + ".md")
-		must(t, err)
+		testserver.Must(t, err)
 		if table := tabled(all, ways); !strings.Contains(string(text), table) {
 			t.Errorf("docs/stores/%s.md has not the table\n%s", page, table)
 		}
@@ -78,7 +80,7 @@ func sorted(runs []failure, figure int) (all []float64) {
 // read on light and on dark pages.
 func plot(all map[string][]failure) string {
 	const top, apart, left = 62, 34, 236
-	bottom := top + apart*len(ways)
+	bottom := top + apart*len(plotted)
 	var b strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&b, strings.ReplaceAll(format, "'", `"`), args...) }
 	add(`<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 870 %d' font-family='system-ui, sans-serif' font-size='11' role='img'>
@@ -88,7 +90,7 @@ func plot(all map[string][]failure) string {
 	for i, s := range shown {
 		add("<rect x='%d' y='8' width='14' height='8' fill='%s'/><text x='%d' y='16'>%s</text>\n", left+200*i, s.colour, left+20+200*i, s.title)
 	}
-	for i, way := range ways {
+	for i, way := range plotted {
 		add("<text x='%d' y='%d' text-anchor='end'>%s</text>\n", left-10, top+apart*i+15, way)
 	}
 	for _, panel := range []struct {
@@ -108,7 +110,7 @@ func plot(all map[string][]failure) string {
 		bar := func(y int, sorted []float64, paint string) {
 			add("<rect x='%d' y='%d' width='%.1f' height='9' "+paint+"/>", panel.left, y, wide(sorted[len(sorted)/2]))
 		}
-		for i, way := range ways {
+		for i, way := range plotted {
 			for j, s := range shown {
 				runs, y := all[way+s.rule], top+apart*i+13*j
 				dots := sorted(runs, panel.figure)

@@ -1,7 +1,6 @@
-// Package guarantees writes the documentation of what each store can do, and of what remains of
-// the promises under each fault, from the data that the drivers publish. The fault tests assert
-// the same data, so the documentation is true.
-package guarantees
+//go:build soak && linux
+
+package main
 
 import (
 	"bytes"
@@ -11,8 +10,11 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Store is one driver as it is documented.
-type Store struct {
+// This file writes the documentation of what each store can do, and of what remains of the promises under each fault,
+// from the data that the drivers publish. The fault tests assert the same data, so the documentation is true.
+
+// documentedStore is one driver as it is documented.
+type documentedStore struct {
 	Package string // its directory in the repository
 	Layout  string // how it keeps locks, if not in its own way
 	// Deployment is how the servers are deployed, if there is more than one way.
@@ -70,7 +72,7 @@ tokens hold. *N/a*: this cannot happen to the store. What *differs* stands in ea
 `
 
 // Render returns docs/guarantees.md.
-func Render(stores []Store) []byte {
+func Render(stores []documentedStore) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
 	capabilities(&b, stores)
@@ -93,7 +95,7 @@ func Render(stores []Store) []byte {
 const alike = 3
 
 // common returns the verdicts that most stores have word for word, as far as enough of them have.
-func common(stores []Store) map[driver.Fault]driver.Verdict {
+func common(stores []documentedStore) map[driver.Fault]driver.Verdict {
 	most := map[driver.Fault]driver.Verdict{}
 	for _, f := range driver.Faults() {
 		count := map[driver.Verdict]int{}
@@ -111,7 +113,7 @@ func common(stores []Store) map[driver.Fault]driver.Verdict {
 
 // parent returns the store before that a section refers to: of the same package, and of these the one
 // with the most verdicts in common. It is nil for the first store of a package.
-func parent(before []Store, s Store) (nearest *Store) {
+func parent(before []documentedStore, s documentedStore) (nearest *documentedStore) {
 	best := -1
 	for i := range before {
 		same := 0
@@ -127,7 +129,7 @@ func parent(before []Store, s Store) (nearest *Store) {
 	return nearest
 }
 
-func capabilities(b *bytes.Buffer, stores []Store) {
+func capabilities(b *bytes.Buffer, stores []documentedStore) {
 	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "operator", "downgrade",
 		"watch", "TTL", "poll", "late")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
@@ -139,19 +141,19 @@ func capabilities(b *bytes.Buffer, stores []Store) {
 	}
 }
 
-func has[T any](s Store) bool {
+func has[T any](s documentedStore) bool {
 	_, ok := driver.As[T](s.Driver)
 	return ok
 }
 
 // pushes reports whether the store tells of losses.
-func pushes(s Store) bool {
+func pushes(s documentedStore) bool {
 	n, ok := driver.As[driver.Notifier](s.Driver)
 	return ok && n.Losses() != nil
 }
 
 // section writes what a store guarantees, as far as its parent or most stores do not.
-func section(b *bytes.Buffer, s Store, parent *Store, most map[driver.Fault]driver.Verdict) {
+func section(b *bytes.Buffer, s documentedStore, parent *documentedStore, most map[driver.Fault]driver.Verdict) {
 	g := s.Caps.Guarantees
 	fmt.Fprintf(b, "\n## %s\n\n", s.title())
 	switch {
@@ -197,7 +199,7 @@ func section(b *bytes.Buffer, s Store, parent *Store, most map[driver.Fault]driv
 
 // Table returns the table of stores for the README: what the locks of each rest on, and which
 // faults can break them.
-func Table(stores []Store) []byte {
+func Table(stores []documentedStore) []byte {
 	var b bytes.Buffer
 	row(&b, "package", "URL", "what its locks rest on", "fencing tokens", "fair between clients",
 		"exclusion can break by")
@@ -231,10 +233,10 @@ func text(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }
 
-func link(s Store) string { return fmt.Sprintf("[%s](#%s)", s.title(), anchor(s)) }
+func link(s documentedStore) string { return fmt.Sprintf("[%s](#%s)", s.title(), anchor(s)) }
 
 // title returns a store's heading.
-func (s Store) title() string {
+func (s documentedStore) title() string {
 	title := s.Package
 	if s.Deployment != "" {
 		title += ", " + s.Deployment
@@ -249,7 +251,7 @@ func (s Store) title() string {
 }
 
 // anchor returns the anchor of a store's heading in links.
-func anchor(s Store) string {
+func anchor(s documentedStore) string {
 	return strings.NewReplacer("/", "", ",", "", ".", "", "=", "", " ", "-").Replace(s.title())
 }
 
@@ -275,10 +277,10 @@ func ttls(c driver.Caps) string {
 // The table of the guide docs/choose.md, from the same data as docs/guarantees.md.
 
 // beside returns a link from the guide to the store's section of docs/guarantees.md.
-func beside(s Store) string { return "[" + s.Package + "](guarantees.md#" + anchor(s) + ")" }
+func beside(s documentedStore) string { return "[" + s.Package + "](guarantees.md#" + anchor(s) + ")" }
 
 // Risks returns the table of what each fault puts at risk in each store.
-func Risks(stores []Store) []byte {
+func Risks(stores []documentedStore) []byte {
 	var b bytes.Buffer
 	titles := []string{"fault"}
 	for _, s := range stores {

@@ -1,5 +1,4 @@
-// Package forgettest lets stores fail that may forget what they acknowledged, under a crowd of processes.
-package forgettest
+package faults
 
 import (
 	"bufio"
@@ -12,26 +11,24 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // Way is a way in which a store fails.
 type Way struct {
 	Name  string
-	Start func(*testing.T) Store
+	Start func(*testing.T) Forgetful
 	More  string // parameters of a further run with the rule. "": there is none
 }
 
-// Store is one that fails, and may forget what it acknowledged.
-type Store struct {
+// Forgetful is a store that fails, and may forget what it acknowledged.
+type Forgetful struct {
 	URL     string
 	Beside  string                 // the URL of an old primary, which lives on beside the new one. "": there is none
 	Lag     func()                 // from now on what the store acknowledges is not kept. nil: it is
@@ -47,21 +44,14 @@ const (
 )
 
 var (
-	runs = flag.Int("runs", 1, "how often TestForgets lets each store fail")
-	rows = flag.String("csv", "", "a `file` to which TestForgets appends a row for each run")
+	runs = flag.Int("forgets.runs", 1, "how often TestForgets lets each store fail")
+	rows = flag.String("forgets.csv", "", "a `file` to which TestForgets appends a row for each run")
 )
 
-// Main is what a TestMain does first: a process of the crowd does not return from it.
-func Main() {
-	if slices.Contains(os.Args, contender) {
-		testserver.Play(map[string]func([]string) error{contender: contend})
-	}
-}
-
-// Run lets stores fail while each of a hundred names has a holder and a waiter, each a process of its own. Without the
+// Forgets lets stores fail while each of a hundred names has a holder and a waiter, each a process of its own. Without the
 // rule of package life many names get a second holder while the first one trusts its lease. With it none does, unless an
 // old primary lives on that grants. docs/forget.csv has the runs of one machine.
-func Run(t *testing.T, ways []Way) {
+func Forgets(t *testing.T, ways []Way) {
 	var crowd []*testserver.Child
 	for range 2 * names {
 		crowd = append(crowd, testserver.StartChild(t, contender, contender))
@@ -79,9 +69,9 @@ func Run(t *testing.T, ways []Way) {
 					t.Logf("answers, grants, served after, closed for %.2f s; losses, doubled: %g", row[:losses], row[losses:])
 					if *rows != "" {
 						f, err := os.OpenFile(*rows, os.O_APPEND|os.O_WRONLY, 0)
-						must(t, err)
+						testserver.Must(t, err)
 						_, err = fmt.Fprintf(f, "%q,%s,%.2f,%.2f,%.2f,%.2f,%g,%g\n", way.Name, rule, row[0], row[1], row[2], row[3], row[4], row[5])
-						must(t, err, f.Close())
+						testserver.Must(t, err, f.Close())
 					}
 				})
 			}
@@ -104,7 +94,7 @@ const (
 
 // fails lets the store fail under a crowd, of which each process of the first half holds a name, and one of the second
 // half waits for it. It checks what they say.
-func (s Store) fails(t *testing.T, crowd []*testserver.Child, rule string) (row failure) {
+func (s Forgetful) fails(t *testing.T, crowd []*testserver.Child, rule string) (row failure) {
 	free := make([]string, 0, 2*names) // the first half is for the crowd
 	for i := 0; len(free) < cap(free); i++ {
 		if name := fmt.Sprint("name", i); s.Has == nil || s.Has(name) {
@@ -119,7 +109,7 @@ func (s Store) fails(t *testing.T, crowd []*testserver.Child, rule string) (row 
 		c.Ask("opened", "%s", with(store, rule)) // one after another: to open costs more than to wait
 	}
 	other, err := holdfast.Open(t.Context(), with(s.URL, rule))
-	must(t, err)
+	testserver.Must(t, err)
 	defer other.Close()
 	if s.Lag != nil {
 		s.Lag()
@@ -134,7 +124,7 @@ func (s Store) fails(t *testing.T, crowd []*testserver.Child, rule string) (row 
 	time.Sleep(time.Second / 2) // one that does not wait yet comes during the failure
 	began := driver.HostClock.Now()
 	s.Fail()
-	row[answers], row[grants] = opens(t, other, free[names:], began)
+	row[answers], row[grants] = opensAfter(t, other, free[names:], began)
 	row[closed] = row[grants] - row[answers]
 	rest := longest / 2 // the holders renew
 	if s.Beside != "" {
@@ -148,7 +138,7 @@ func (s Store) fails(t *testing.T, crowd []*testserver.Child, rule string) (row 
 			row[served] = max(row[served], holds[names+i].From.Sub(began).Seconds())
 		}
 	}
-	two, disorder := faults.Overlaps(holds), faults.Disorder(holds)
+	two, disorder := Overlaps(holds), Disorder(holds)
 	row[doubled] = float64(len(two))
 	if s.Forgets && row[losses] < names/2 {
 		t.Errorf("the store is said to forget, and only %g holders have lost", row[losses])
@@ -172,10 +162,10 @@ func with(url, param string) string {
 
 // isBeside reports whether a process of the crowd stays with the old primary: half of the holders, and the waiters for
 // the others' names.
-func (s Store) isBeside(i int) bool { return s.Beside != "" && (i%2 == 0) == (i < names) }
+func (s Forgetful) isBeside(i int) bool { return s.Beside != "" && (i%2 == 0) == (i < names) }
 
 // end lets the holders release, then those who have waited for them, and returns the holds.
-func (s Store) end(t *testing.T, crowd []*testserver.Child) (holds []faults.Hold) {
+func (s Forgetful) end(t *testing.T, crowd []*testserver.Child) (holds []Hold) {
 	for i, c := range crowd {
 		if i >= names && !s.isBeside(i) {
 			c.Line() // it has the name, or has waited for minutes
@@ -186,8 +176,8 @@ func (s Store) end(t *testing.T, crowd []*testserver.Child) (holds []faults.Hold
 		said, err := c.Line()
 		for ; err == nil && !strings.HasPrefix(said, "held"); said, err = c.Line() {
 		}
-		var h faults.Hold
-		must(t, err, json.Unmarshal([]byte(strings.TrimPrefix(said, "held")), &h))
+		var h Hold
+		testserver.Must(t, err, json.Unmarshal([]byte(strings.TrimPrefix(said, "held")), &h))
 		if holds = append(holds, h); h.From == 0 && !s.isBeside(i) {
 			t.Errorf("P7: nobody has granted %q", h.Name)
 		}
@@ -195,8 +185,8 @@ func (s Store) end(t *testing.T, crowd []*testserver.Child) (holds []faults.Hold
 	return holds
 }
 
-// opens asks for a free name until it is granted.
-func opens(t *testing.T, c *holdfast.Client, free []string, began driver.Instant) (answers, now float64) {
+// opensAfter asks for a free name until it is granted.
+func opensAfter(t *testing.T, c *holdfast.Client, free []string, began driver.Instant) (answers, now float64) {
 	for end, i := time.Now().Add(time.Minute), 0; time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		_, err := c.Mutex(free[i%len(free)], &holdfast.Options{TTL: longest}).TryAcquire(ctx)
@@ -215,11 +205,6 @@ func opens(t *testing.T, c *holdfast.Client, free []string, began driver.Instant
 	return answers, now
 }
 
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	testserver.Must(t, errs...)
-}
-
 // contender is a child that opens the URL, acquires the name, and ends its lease, for each three lines that it reads.
 const contender = "contender"
 
@@ -236,7 +221,7 @@ func contend([]string) error {
 		}
 		fmt.Println("opened")
 		in.Scan()
-		hold := faults.Hold{Name: in.Text()}
+		hold := Hold{Name: in.Text()}
 		ctx, end := context.WithTimeout(context.Background(), 2*time.Minute)
 		ended := make(chan struct{})
 		go func() { in.Scan(); end(); close(ended) }()
@@ -247,7 +232,7 @@ func contend([]string) error {
 				continue
 			}
 			fmt.Println("has")
-			hold = faults.WatchEvery(lease, 50*time.Millisecond, ctx.Done(), nil)
+			hold = WatchEvery(lease, 50*time.Millisecond, ctx.Done(), nil)
 			<-ctx.Done()
 			lease.Release() // of a hold that is lost it says so
 		}
