@@ -26,6 +26,19 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
+// OpenError says that a store could not be reached, refuses the user, or is not as locks need it, as opposed to a mistake
+// in the URL or the options. It matches the error inside it.
+type OpenError struct {
+	Err     error
+	Lasting bool // no waiting mends it
+}
+
+// Error returns the text of the error.
+func (e *OpenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *OpenError) Unwrap() error { return e.Err }
+
 // HeldError is ErrHeld with what the store knows of the holder. All fields are hints; the zero value of each
 // means that it is not known.
 type HeldError struct {

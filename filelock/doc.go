@@ -83,18 +83,8 @@ type Options struct {
 	Clock driver.Clock
 }
 
-// OpenError says that the directory cannot be used, as opposed to a mistake in the
-// URL or the options.
-type OpenError struct{ Err error }
-
-// Error returns the text of the error.
-func (e *OpenError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error.
-func (e *OpenError) Unwrap() error { return e.Err }
-
-// Open opens a client of the directory, which the caller closes. It returns an
-// error that says what is wrong if the directory cannot be used.
+// Open opens a client of the directory, which the caller closes. It returns a [driver.OpenError]
+// that says what is wrong if the directory cannot be used.
 func Open(ctx context.Context, o Options) (driver.Driver, error) {
 	switch {
 	case o.Dir == "":

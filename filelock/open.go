@@ -70,22 +70,22 @@ func open(ctx context.Context, o Options) (driver.Driver, error) {
 	}
 	dir, err := resolve(o.Dir)
 	if err != nil {
-		return nil, &OpenError{err}
+		return nil, &driver.OpenError{Err: err, Lasting: true}
 	}
 	if fatal, _ := examine(dir); len(fatal) > 0 {
-		return nil, &OpenError{fatal[0]}
+		return nil, &driver.OpenError{Err: fatal[0], Lasting: true}
 	}
 	opened.Lock()
 	defer opened.Unlock()
 	s := opened.m[dir]
 	if s == nil {
 		if s, err = newStore(dir); err != nil {
-			return nil, &OpenError{err}
+			return nil, &driver.OpenError{Err: err, Lasting: true}
 		}
 	}
 	_, done, err := s.view(ctx)
 	if err != nil {
-		return nil, &OpenError{err}
+		return nil, &driver.OpenError{Err: err, Lasting: true}
 	}
 	done()
 	opened.m[dir] = s

@@ -83,7 +83,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 		if err == nil {
 			d.Close()
 		}
-		var open *OpenError
+		var open *driver.OpenError
 		if !errors.As(err, &open) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: opening returned %v", name, err)
 		}

@@ -187,37 +187,21 @@ func (c *client) bounded(outer context.Context, u urgency, once func(ctx, late c
 	}
 }
 
-// patience is for how long a release waits for a pool whose connections are all in use, before it looks again
-// whether the connection of renewals is free.
-const patience = 20 * time.Millisecond
-
 // connected runs f once. If it reports that there was no connection, nothing was sent.
 func (c *client) connected(ctx, late context.Context, u urgency, f onConn) (connected bool, err error) {
-	var conn *sql.Conn
-	for conn == nil {
-		full := u == releasing && c.pool.full()
-		if u == renewing || full {
-			if connected, err = c.overOwn(ctx, late, u == renewing, f); connected || err != nil {
-				return connected, err
-			}
+	if u == renewing || u == releasing && c.pool.full() {
+		if connected, err = c.overOwn(ctx, late, u == renewing, f); connected || err != nil {
+			return connected, err
 		}
-		asking, cancel := ctx, func() {}
-		if full {
-			asking, cancel = context.WithTimeout(ctx, patience)
-		}
-		conn, err = c.pool.db.Conn(asking)
-		again := full && asking.Err() != nil && ctx.Err() == nil
-		cancel()
-		switch {
-		case err == nil, again:
-		case ctx.Err() == nil && !errors.As(err, new(net.Error)): // the server is there, and refuses more
+	}
+	conn, err := c.pool.db.Conn(ctx)
+	if err != nil {
+		if ctx.Err() == nil && !errors.As(err, new(net.Error)) { // the server is there, and refuses more
 			if connected, failed := c.overOwn(ctx, late, true, f); connected {
 				return true, failed
 			}
-			return false, err
-		default:
-			return false, err
 		}
+		return false, err
 	}
 	err = c.checked(ctx, late, u, conn, f)
 	c.pool.giveBack(conn, err == nil && u != reading)

@@ -80,16 +80,28 @@ func with(own map[driver.Fault]driver.Verdict) map[driver.Fault]driver.Verdict {
 	return all
 }
 
-// remembered returns the guarantees where the rule of package life holds.
-func remembered(g driver.Guarantees, rules life.Rules) driver.Guarantees {
-	if rules.MaxTTL == 0 {
+// remembered returns the guarantees where the rule of package life holds, and where a crash empties the tables.
+func remembered(g driver.Guarantees, rules life.Rules, unlogged bool) driver.Guarantees {
+	if rules.MaxTTL == 0 && !unlogged {
 		return g
 	}
-	wait := rules.Wait().Round(time.Second / 10)
-	g.Summary += fmt.Sprintf(" A server that has taken over from another grants nothing for %v: the longest TTL (hf.maxttl) and a margin.", wait)
-	g.Faults = with(map[driver.Fault]driver.Verdict{driver.Failover: {
-		Exclusion: driver.Delays, Tokens: driver.Keeps,
-		Note: fmt.Sprintf("a replica that takes over may not know the last holds: it grants nothing for %v, by when all holds of before have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens grow unless the new server's wall clock is behind by more than that. Stop or fence the old primary before another takes over, as Patroni and managed services do: one that lives on and takes writes grants beside the new one", wait),
-	}})
+	const crash = "a server that is stopped keeps all; one that crashes has forgotten all holds, and holders notice at their next renewal"
+	own := map[driver.Fault]driver.Verdict{}
+	if unlogged {
+		g.Summary += " The tables are unlogged: a crash empties them."
+		own[driver.StoreRestart] = driver.Verdict{Exclusion: driver.Breaks, Tokens: driver.Keeps, Note: crash}
+	}
+	if rules.MaxTTL != 0 {
+		wait := rules.Wait().Round(time.Second / 10)
+		g.Summary += fmt.Sprintf(" A server that has taken over from another grants nothing for %v: the longest TTL (hf.maxttl) and a margin.", wait)
+		own[driver.Failover] = driver.Verdict{
+			Exclusion: driver.Delays, Tokens: driver.Keeps,
+			Note: fmt.Sprintf("a replica that takes over may not know the last holds: it grants nothing for %v, by when all holds of before have ended. The holder of a forgotten hold learns of its loss at its next renewal. Tokens grow unless the new server's wall clock is behind by more than that. Stop or fence the old primary before another takes over, as Patroni and managed services do: one that lives on and takes writes grants beside the new one", wait),
+		}
+		if unlogged {
+			own[driver.StoreRestart] = driver.Verdict{Exclusion: driver.Delays, Tokens: driver.Keeps, Note: crash + fmt.Sprintf(". It grants nothing for %v, by when all of them have ended", wait)}
+		}
+	}
+	g.Faults = with(own)
 	return g
 }

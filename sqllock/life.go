@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -50,12 +51,30 @@ const (
 	syncsMySQL = "@@GLOBAL.innodb_flush_log_at_trx_commit = 1"
 )
 
+// unloggedLife are the words where a crash or a promotion empties the tables: the row that is missing then is the life.
+var unloggedLife = strings.NewReplacer("{life}", "(SELECT split_part(value, ' ', 1) FROM {meta} WHERE name = 'life')", "{forgot}", "{now}")
+
+// learnUnlogged finds out whether PostgreSQL logs the tables.
+func (c *client) learnUnlogged(ctx context.Context, want bool) error {
+	ask := c.statements.bound(unloggedText, c.statements.prefix+"_meta")
+	ask.Into = []any{&c.statements.unlogged}
+	if err := c.run(ctx, ask); err != nil || !want || c.statements.unlogged {
+		return err
+	}
+	return fmt.Errorf("hf.durable=no: the tables %s_* are logged: run ALTER TABLE ... SET UNLOGGED on all three, or choose another prefix (hf.tables)",
+		c.statements.prefix)
+}
+
 // lifeWords replaces the words of the rule, which mean nothing if it is not kept.
-func (d Dialect) lifeWords(text string, waits bool) string {
-	if !waits {
+func (s *statements) lifeWords(text string) string {
+	if !s.waits {
 		return strings.NewReplacer("{memory}", "'', ''", "{life}", "''").Replace(text)
 	}
-	return lifeGrammars[d].Replace(strings.ReplaceAll(text, "{memory}", memoryText))
+	words := lifeGrammars[s.dialect]
+	if s.unlogged {
+		words = unloggedLife
+	}
+	return words.Replace(strings.ReplaceAll(text, "{memory}", memoryText))
 }
 
 // never is when a store opens that has to begin its life.
@@ -114,6 +133,9 @@ func (c *client) begin(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if err == nil {
+		if c.statements.unlogged && present == "" {
+			present = rand.Text()
+		}
 		since := now
 		if text == "" {
 			since = forgot

@@ -46,6 +46,10 @@ type Options struct {
 	// Forget lets such a server grant at once, so that it may grant what another client still holds. It is for locks
 	// that save work and protect nothing, and for tests.
 	Forget bool
+	// Unlogged makes tables of PostgreSQL that the server does not log, so that it writes nothing through to the disk for
+	// a lock. A crash and a promotion empty them, and then the server grants nothing as if it had taken over. Tables that
+	// are logged are refused. Those that are there and are not logged are used either way.
+	Unlogged bool
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 	// Log is told when notifications do not arrive, and when the pool has one connection. nil: slog.Default().
@@ -55,14 +59,18 @@ type Options struct {
 // ParseURL returns the options that a store URL has, never nil, and its other parameters, which are the client
 // library's. For SQLite there may be none of these.
 func ParseURL(u *url.URL, d Dialect) (o *Options, theirs url.Values, err error) {
-	known := []string{"hf.tables", "hf.maxttl", "hf.forget"}
-	if d == SQLite {
-		known = known[:1]
-	}
+	known := map[Dialect][]string{
+		Postgres: {"hf.tables", "hf.maxttl", "hf.forget", "hf.durable"}, MySQL: {"hf.tables", "hf.maxttl", "hf.forget"}, SQLite: {"hf.tables"},
+	}[d]
 	params, err := driver.Params(u, d != SQLite, known...)
 	o = &Options{Prefix: cmp.Or(params["hf.tables"], DefaultPrefix)}
 	if err == nil {
 		o.MaxTTL, o.Forget, err = life.Params(params)
+	}
+	if durable := params["hf.durable"]; durable != "" && durable != "yes" && durable != "no" {
+		err = cmp.Or(err, fmt.Errorf("hf.durable %.40q: yes and no are known", durable))
+	} else {
+		o.Unlogged = durable == "no"
 	}
 	theirs = u.Query()
 	for _, name := range known {
@@ -75,6 +83,8 @@ func (o *Options) check(d Dialect) error {
 	switch {
 	case grammars[d].now == "":
 		return errors.New("dialect is none of Postgres, MySQL, SQLite")
+	case o.Unlogged && d != Postgres:
+		return errors.New("only PostgreSQL has unlogged tables")
 	case o.Poll != 0 && o.Poll < time.Millisecond:
 		return fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
@@ -109,15 +119,6 @@ type client struct {
 	stop        func()          // ends it
 	working     sync.WaitGroup  // goroutines
 }
-
-// OpenError says that the database could not be reached, or is not as locks need it.
-type OpenError struct{ Err error }
-
-// Error returns the text of the error.
-func (e *OpenError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error.
-func (e *OpenError) Unwrap() error { return e.Err }
 
 // New returns a driver over a pool. It makes first contact: it creates the tables unless they are there, reads
 // which store this is and, in PostgreSQL, listens. Nil options are fine.
@@ -163,10 +164,13 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		return library.Learn(ctx, conn, &c.library)
 	})
 	if err == nil {
-		meta, err = c.open(ctx, prefix, o.Poll)
+		meta, err = c.open(ctx, prefix, o)
 	}
 	if err == nil {
 		err = c.fixSchema(ctx, prefix)
+	}
+	if err == nil && dialect == Postgres {
+		err = c.learnUnlogged(ctx, o.Unlogged)
 	}
 	if err == nil && c.statements.waits {
 		c.rules.MaxTTL = cmp.Or(o.MaxTTL, life.UsualTTL)
@@ -175,13 +179,13 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		}
 	}
 	if err != nil {
-		return nil, &OpenError{err}
+		return nil, &driver.OpenError{Err: err}
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.rules.MaxTTL, life.Bound), Poll: meta.poll, TokenBlock: tokenBlock,
-		Guarantees: remembered(guarantees[dialect], c.rules),
+		Guarantees: remembered(guarantees[dialect], c.rules, c.statements.unlogged),
 	}
 	if p.stats().MaxOpenConnections == 1 {
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
@@ -206,10 +210,11 @@ type meta struct {
 
 // open reads what the store is. The first client of all creates the tables and gives the store a random name: its
 // address would depend on how it is reached.
-func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
+func (c *client) open(ctx context.Context, prefix string, o *Options) (meta, error) {
+	poll := o.Poll
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
-		for _, text := range c.dialect.creation(prefix) {
+		for _, text := range c.dialect.creation(prefix, o.Unlogged) {
 			if err := c.run(ctx, Statement{Text: text}); err != nil {
 				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)

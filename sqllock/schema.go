@@ -93,9 +93,15 @@ func (d Dialect) Schema(prefix string) string {
 	return d.words(words.Replace(schemaText), prefix) + "\n"
 }
 
-// creation returns the statements that create the tables, one by one.
-func (d Dialect) creation(prefix string) []string {
+// creation returns the statements that create the tables, one by one. New tables that are not logged have a life: if the
+// row is missing later, a crash has emptied them.
+func (d Dialect) creation(prefix string, unlogged bool) []string {
 	text := d.Schema(prefix)
+	if unlogged {
+		meta := prefix + "_meta"
+		text = "IF to_regclass('" + meta + "') IS NULL THEN\n" + strings.ReplaceAll(text, "CREATE TABLE", "CREATE UNLOGGED TABLE") +
+			"INSERT INTO " + meta + " VALUES ('life', " + grammars[d].now + " || ' 0 0');\nEND IF;\n"
+	}
 	if d == Postgres {
 		// In one statement and behind a lock of its own, because PostgreSQL refuses the second of two that create a
 		// table at the same time.

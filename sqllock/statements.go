@@ -14,6 +14,8 @@ type statements struct {
 	dialect Dialect
 	prefix  string // of the tables' names
 	waits   bool   // the rule of package life is kept: see client.opens
+	// unlogged says that a crash of PostgreSQL empties the tables. Then the row of the life is the life.
+	unlogged bool
 
 	mu         sync.Mutex
 	translated map[string]*query // by the texts below
@@ -141,6 +143,7 @@ const (
  WHERE p.name = $1 AND p.owner = $2 ORDER BY q.ticket DESC LIMIT 1)) b ORDER BY b.place DESC LIMIT 1`
 
 	nowText       = "SELECT {now}"
+	unloggedText  = "SELECT count(*) > 0 FROM pg_catalog.pg_class WHERE oid = to_regclass($1) AND relpersistence = 'u'"
 	readMetaText  = "SELECT name, value FROM {meta}"
 	writeMetaText = "INSERT {ignore} INTO {meta} (name, value) VALUES ($1, $2) {or ignore}"
 
@@ -187,7 +190,7 @@ func (s *statements) bound(text string, args ...any) Statement {
 	s.mu.Lock()
 	q := s.translated[text]
 	if q == nil {
-		q = s.dialect.query(s.dialect.lifeWords(text, s.waits), s.prefix)
+		q = s.dialect.query(s.lifeWords(text), s.prefix)
 		s.translated[text] = q
 	}
 	s.mu.Unlock()

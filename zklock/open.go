@@ -29,16 +29,6 @@ var ErrNoQuorum = zk.ErrNoQuorum
 // (maxClientCnxns), or does not serve yet. New waits for it, for five seconds at most.
 var ErrHungUp = zk.ErrHungUp
 
-// OpenError says that the servers could not be reached, refuse the user, or are not as locks need them, as opposed to a
-// mistake in the configuration. It matches the error inside it.
-type OpenError struct{ Err error }
-
-// Error returns the text of the error.
-func (e *OpenError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error.
-func (e *OpenError) Unwrap() error { return e.Err }
-
 // Config configures a driver. Only Servers is needed.
 type Config struct {
 	// Servers are the ensemble's servers, as host:port; at least one.
@@ -183,7 +173,7 @@ func New(ctx context.Context, config Config) (driver.Driver, error) {
 	if err := c.contact(ctx, config.Poll); err != nil {
 		c.die()
 		c.timer.Close()
-		return nil, &OpenError{err}
+		return nil, &driver.OpenError{Err: err}
 	}
 	return c, nil
 }

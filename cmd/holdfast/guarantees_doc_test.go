@@ -103,7 +103,9 @@ func TestGuaranteesDoc(t *testing.T) {
 		like(redis+"?hf.layout=redisson&hf.redisson=fair", documentedStore{Layout: "redisson, fair"}),
 		like(redis+"?hf.layout=redisson&hf.redisson=fenced", documentedStore{Layout: "redisson, fenced"}),
 		overTwo(t),
+		store(t, "sqllock/pgconn", "", testserver.StartPostgres(t).URL("postgres")+"&hf.durable=no"),
 	}
+	more[len(more)-1].With = "hf.durable=no"
 	more[3] = store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
 	more[3].With = "hf.durable=yes"
 	all := append(slices.Clone(stores), more...)

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// TestForgets: an asynchronous standby that lacks the last commits is promoted after the primary was killed, while
-// processes hold names and wait for them.
+// TestForgets: while processes hold names and wait for them, an asynchronous standby that lacks the last commits is
+// promoted after the primary was killed; and a server crashes that does not log the tables.
 func TestForgets(t *testing.T) {
 	faults.Forgets(t, []faults.Way{{Name: "PostgreSQL, a lagging standby, promoted", Start: func(t *testing.T) faults.Forgetful {
 		cluster := testserver.StartPostgresCluster(t, "")
@@ -24,5 +24,8 @@ func TestForgets(t *testing.T) {
 				standby.Query("SELECT pg_promote()")
 			},
 		}
+	}}, {Name: "PostgreSQL, tables unlogged, crashes", Start: func(t *testing.T) faults.Forgetful {
+		server := testserver.StartPostgres(t)
+		return faults.Forgetful{URL: server.URL("postgres") + "&hf.durable=no", Forgets: true, Fail: func() { server.Kill(); server.Start() }}
 	}}})
 }

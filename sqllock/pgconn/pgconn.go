@@ -4,8 +4,8 @@
 //	postgres://user:password@host:5432/database?sslmode=require
 //	postgres://user:password@/database?host=/run/postgresql
 //
-// The second one is for a unix socket in that directory. The parameters hf.tables, hf.maxttl and hf.forget (go or wait)
-// are Prefix, MaxTTL and Forget of sqllock.Options. All others are pgx's.
+// The second one is for a unix socket in that directory. The parameters hf.tables, hf.maxttl, hf.forget (go or
+// wait) and hf.durable=no are Prefix, MaxTTL, Forget and Unlogged of sqllock.Options. All others are pgx's.
 //
 // Behind a pooler such as pgbouncer the driver prepares no statements, because a pooler that gives each transaction
 // another connection may not know them there. Nor may notifications arrive, so waiters poll. The driver detects a pooler

@@ -19,10 +19,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/sqllock"
-	"github.com/holdfastlock/holdfast/zklock"
 )
 
 // The exit codes. They are an interface: see the help texts. Codes from 64 to 78 are as in
@@ -97,7 +94,7 @@ func storeError(err error) error { return &exitError{exitUnavailable, err} }
 // rather than from what the user has typed.
 func fromOutside(err error) bool {
 	return is[net.Error](err) || is[syscall.Errno](err) || is[*fs.PathError](err) || is[etcdAnswer](err) || is[*connect.Error](err) ||
-		is[*redislock.ServerError](err) || is[*sqllock.OpenError](err) || is[*filelock.OpenError](err) || is[*zklock.OpenError](err) ||
+		is[*redislock.ServerError](err) || is[*driver.OpenError](err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
 }
@@ -136,7 +133,8 @@ func lasting(err error) bool {
 	} else if mariadb, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		answer = strconv.Itoa(int(mariadb.Number))
 	}
-	return errors.Is(err, fs.ErrPermission) || is[*filelock.OpenError](err) ||
+	open, _ := errors.AsType[*driver.OpenError](err)
+	return errors.Is(err, fs.ErrPermission) || open != nil && open.Lasting ||
 		slices.Contains([]codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument}, code) ||
 		slices.Contains([]string{
 			"NOAUTH", "WRONGPASS", "NOPERM", "28000", "28P01", "3D000", "42501", "1044", "1045", "1049", "1142", "1698",

@@ -26,6 +26,9 @@ var (
 		work: countedBy(postgresURL, pgconn.OpenPool, "SELECT sum(calls)::bigint FROM pg_stat_statements"),
 		peers: []peer{
 			{name: "upsert and update", can: pairs, open: rowsOf(postgresRows)},
+			{name: "hf.durable=no", can: all, open: func(ctx context.Context, addr string) (locker, error) {
+				return openHoldfast(ctx, postgresURL(addr)+"&hf.tables=unlogged&hf.durable=no")
+			}},
 			// Each of some hundred waiters searches for deadlocks: then the server grants no lock for a minute.
 			{name: "pg_advisory_lock", can: all &^ (wait | keep), most: 256, open: openAdvisory},
 		},
