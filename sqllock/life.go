@@ -113,9 +113,13 @@ func (c *client) opens(s *snapshot) driver.Instant {
 		return never
 	}
 	if left == 0 {
-		c.opening.Store(&opening{s.life, s.now + micros(c.rules.MaxTTL/2)})
+		c.noteOpen(s.life, s.now)
 	}
 	return m.Opens
+}
+
+func (c *client) noteOpen(life string, now int64) {
+	c.opening.Store(&opening{life, now + micros(c.rules.MaxTTL/2)})
 }
 
 // begin makes the server begin its life, if it has not, and the store remember this client's longest TTL.
@@ -143,6 +147,9 @@ func (c *client) begin(ctx context.Context, conn *sql.Conn) error {
 		m := parseMemory(text).Begin(present, instant(since), instant(now), c.rules)
 		write := c.statements.bound(writeLifeText, fmt.Sprintf("%s %d %d", m.Life, serverTime(m.Opens), micros(m.Wait)))
 		err = c.together(ctx, conn, append([]Statement{write}, c.statements.all(commitTexts)...))
+		if err == nil && m.Opens <= instant(now) {
+			c.noteOpen(m.Life, now)
+		}
 	}
 	if err != nil {
 		return c.rollBack(ctx, conn, err)

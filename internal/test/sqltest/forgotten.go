@@ -22,16 +22,17 @@ func Forgotten(t *testing.T, db *sql.DB, open func(longest time.Duration) driver
 	d := open(time.Hour).(fullDriver)
 	defer func() { d.Close() }()
 	write := func(value string) { Exec(t, db, "UPDATE holdfast_meta SET value = '"+value+"' WHERE name = 'life'") }
-	// A client relies on what it has read for half of the longest TTL, so another one goes on.
-	remember := func(value string) {
-		d.Close()
-		d = open(time.Hour).(fullDriver)
-		write(value)
-	}
 	var value string
 	must(t, db.QueryRowContext(ctx, "SELECT value FROM holdfast_meta WHERE name = 'life'").Scan(&value))
 	present := strings.Fields(value)
 	written := func(opens time.Time) string { return fmt.Sprint(present[0], " ", opens.UnixMicro(), " ", present[2]) }
+	// A client relies on what it has read for half of the longest TTL, so another one goes on, which has read otherwise.
+	remember := func(value string) {
+		d.Close()
+		write(written(time.Now().Add(50 * time.Minute)))
+		d = open(time.Hour).(fullDriver)
+		write(value)
+	}
 
 	grants := 0
 	request := func(name string) driver.Request {
