@@ -54,15 +54,17 @@ const (
 // unloggedLife are the words where a crash or a promotion empties the tables: the row that is missing then is the life.
 var unloggedLife = strings.NewReplacer("{life}", "(SELECT split_part(value, ' ', 1) FROM {meta} WHERE name = 'life')", "{forgot}", "{now}")
 
-// learnUnlogged finds out whether PostgreSQL logs the tables.
+// learnUnlogged finds out whether PostgreSQL logs the tables. A crash must not empty some and leave the row of the life (P1).
 func (c *client) learnUnlogged(ctx context.Context, want bool) error {
-	ask := c.statements.bound(unloggedText, c.statements.prefix+"_meta")
-	ask.Into = []any{&c.statements.unlogged}
-	if err := c.run(ctx, ask); err != nil || !want || c.statements.unlogged {
-		return err
+	prefix, n := c.statements.prefix, 0
+	ask := c.statements.bound(unloggedText, prefix+"_locks", prefix+"_places", prefix+"_meta")
+	ask.Into = []any{&n}
+	err := c.run(ctx, ask)
+	if c.statements.unlogged = n == 3; err == nil && (n%3 != 0 || want && n == 0) {
+		err = fmt.Errorf("%d of the 3 tables %s_* are unlogged: run ALTER TABLE ... SET UNLOGGED, or SET LOGGED, while no program uses them,"+
+			" or choose another prefix (hf.tables)", n, prefix)
 	}
-	return fmt.Errorf("hf.durable=no: the tables %s_* are logged: run ALTER TABLE ... SET UNLOGGED on all three, or choose another prefix (hf.tables)",
-		c.statements.prefix)
+	return err
 }
 
 // lifeWords replaces the words of the rule, which mean nothing if it is not kept.

@@ -143,7 +143,7 @@ const (
  WHERE p.name = $1 AND p.owner = $2 ORDER BY q.ticket DESC LIMIT 1)) b ORDER BY b.place DESC LIMIT 1`
 
 	nowText       = "SELECT {now}"
-	unloggedText  = "SELECT count(*) > 0 FROM pg_catalog.pg_class WHERE oid = to_regclass($1) AND relpersistence = 'u'"
+	unloggedText  = "SELECT count(*) FROM pg_catalog.pg_class WHERE oid IN (to_regclass($1), to_regclass($2), to_regclass($3)) AND relpersistence = 'u'"
 	readMetaText  = "SELECT name, value FROM {meta}"
 	writeMetaText = "INSERT {ignore} INTO {meta} (name, value) VALUES ($1, $2) {or ignore}"
 

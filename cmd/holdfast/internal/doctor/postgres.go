@@ -32,7 +32,7 @@ var postgresRules = []rule{
 	unseen("durability", "the tables", "unlogged tables are empty after a crash", "unlogged"),
 	{
 		"durability", Error, is("unlogged", "true"), "the tables are unlogged: after a crash they are empty",
-		forgetsAtCrash, "ALTER TABLE … SET LOGGED",
+		forgetsAtCrash, "if locks must outlast a crash: ALTER TABLE … SET LOGGED, while no program uses them",
 	},
 	{
 		"durability", Warning, func(f facts) bool { return f["fsync"] == "off" || f["full_page_writes"] == "off" },

@@ -60,10 +60,13 @@ func databaseCheck(
 			return findings
 		}
 		for i, f := range findings {
-			if forgets := f.Check == "replication" || f.Check == "durability" && dialect == sqllock.MySQL; forgets &&
-				strings.Contains(f.Risk, takenTwice) && p.driver.Query().Get("hf.forget") != "go" {
+			forgets := f.Check == "replication" || f.Check == "durability" && (dialect == sqllock.MySQL || d.facts["unlogged"] == "true")
+			if forgets && strings.Contains(f.Risk, takenTwice) && p.driver.Query().Get("hf.forget") != "go" {
+				if f.Check == "replication" {
+					f.Remedy = "stop or fence a primary before another server takes over from it"
+				}
 				findings[i] = Finding{f.Check, Note, f.Found, "locks of the last moments may be forgotten: their holders have lost, and nothing " +
-					"is granted until the longest TTL (hf.maxttl) is over", "stop or fence a primary before another server takes over from it"}
+					"is granted until the longest TTL (hf.maxttl) is over", f.Remedy}
 			}
 		}
 		// What this user may not read is not found.

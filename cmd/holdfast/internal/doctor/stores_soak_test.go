@@ -70,7 +70,8 @@ func TestPostgres(t *testing.T) {
 		expect(t, examine(t, here+params), w)
 	}
 	do(sqllock.Postgres.Schema("flat"), "ALTER TABLE flat_locks SET UNLOGGED")
-	expect(t, examine(t, here+"&hf.tables=flat"), want{"durability", Error, "unlogged"})
+	expect(t, examine(t, here+"&hf.tables=flat"), want{"lock", Error, "1 of the 3 tables"})
+	expect(t, examine(t, here+"&hf.tables=quick&hf.durable=no"), want{"durability", Note, "unlogged"})
 	expect(t, examine(t, testserver.StartPgbouncer(t, server, "transaction").URL("postgres")), want{"access", OK, ""}, want{"schema", Warning, ""})
 	do("CREATE ROLE clerk LOGIN PASSWORD '"+password+"'", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", sqllock.Postgres.Schema("given"))
 	examine(t, here+"&hf.tables=given") // completes the tables
