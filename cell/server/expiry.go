@@ -195,28 +195,28 @@ type expired struct {
 	same   compares
 }
 
-// expire ends what is over, until the member stops.
+// expire ends what is over.
 func (f *front) expire() {
-	f.each(expireEvery, func() {
-		var ending sync.WaitGroup
-		turn := make(chan struct{}, expireAtOnce)
-		for _, e := range f.expired() {
-			turn <- struct{}{}
-			ending.Go(func() {
-				defer func() { <-turn }()
-				if err := f.endExpired(e); err != nil && f.life.Err() == nil {
-					f.log.Debug("what is over has not ended yet", "session", e.id, "error", err)
-				}
-			})
-		}
-		ending.Wait()
-		if !f.leads() {
-			return
-		}
-		if err := f.openNames(f.life); err != nil && f.life.Err() == nil {
-			f.log.Debug("what closes names is not removed yet", "error", err)
-		}
-	})
+	var ending sync.WaitGroup
+	turn := make(chan struct{}, expireAtOnce)
+	for _, e := range f.expired() {
+		turn <- struct{}{}
+		ending.Go(func() {
+			defer func() { <-turn }()
+			f.notYet(f.endExpired(e))
+		})
+	}
+	ending.Wait()
+	if f.leads() {
+		f.notYet(f.openNames(f.life))
+	}
+}
+
+// notYet notes that something which is over has not ended yet. It is tried again.
+func (f *front) notYet(err error) {
+	if err != nil && f.life.Err() == nil {
+		f.log.Debug("what is over has not ended yet", "error", err)
+	}
 }
 
 // expired returns what is over, and does not take any more signs of life for it if this is its home.
@@ -304,16 +304,10 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 // sweepEvery is how often the leader withdraws places whose principals have lost their rights, and forgets what is old.
 const sweepEvery = 2 * time.Second
 
-// sweep does that until the member stops.
 func (f *front) sweep() {
-	f.each(sweepEvery, func() {
-		if !f.leads() {
-			return
-		}
-		if err := errors.Join(f.withdraw(f.life), f.forgetOld(f.life)); err != nil && f.life.Err() == nil {
-			f.log.Debug("what is not to stay is not removed yet", "error", err)
-		}
-	})
+	if f.leads() {
+		f.notYet(errors.Join(f.withdraw(f.life), f.forgetOld(f.life)))
+	}
 }
 
 // A hold that ends before its minimum is over, or whose session is killed with a lock-delay, leaves its key behind: an

@@ -34,7 +34,7 @@ type asFront struct {
 func newAsFront(t *testing.T, m *Member, wrap func(store) store) *asFront {
 	t.Helper()
 	life, end := context.WithCancel(context.Background())
-	var s store = etcdStore{m.etcd.Server}
+	var s store = newEtcdStore(m.etcd.Server)
 	if wrap != nil {
 		s = wrap(s)
 	}

@@ -45,10 +45,7 @@ func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatRes
 		return nil, err
 	}
 	shown, err := f.node(r.Path, r.Instance)
-	if err != nil {
-		return nil, err
-	}
-	return &cellv1.StatResponse{Node: shown}, nil
+	return &cellv1.StatResponse{Node: shown}, err
 }
 
 // mayUse reports whether the caller may do something with a path, as far as this member knows. Nobody is
@@ -172,10 +169,7 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 // Delete removes a node.
 func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
 	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
-	if err != nil {
-		return nil, err
-	}
-	return &cellv1.DeleteResponse{}, nil
+	return &cellv1.DeleteResponse{}, err
 }
 
 // removal returns the transaction that removes a node, if it is as the mirror shows it and has no
@@ -224,29 +218,20 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 	return resp, nil
 }
 
-// childrenLocked returns the paths right below one, in their order. What is further below is passed over.
+// childrenLocked returns the paths right below one, in their order.
 func (m *mirror) childrenLocked(path string) []string {
 	prefix := ""
 	if path != "" {
 		prefix = path + "/"
 	}
 	children := map[string]bool{}
-	for from, more := prefix, true; more; {
-		more = false
-		m.nodes.AscendGreaterOrEqual(&node{path: from}, func(n *node) bool {
-			rest, below := strings.CutPrefix(n.path, prefix)
-			if !below {
-				return false
-			}
-			more = true
-			first, _, deeper := strings.Cut(rest, "/")
+	m.nodes.AscendGreaterOrEqual(&node{path: prefix}, func(n *node) bool {
+		rest, below := strings.CutPrefix(n.path, prefix)
+		if first, _, _ := strings.Cut(rest, "/"); below {
 			children[prefix+first] = true
-			if from = n.path + "\x00"; deeper {
-				from = prefix + first + "0" // the character after the slash
-			}
-			return false
-		})
-	}
+		}
+		return below
+	})
 	return slices.Sorted(maps.Keys(children))
 }
 

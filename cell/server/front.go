@@ -37,10 +37,10 @@ type front struct {
 	poll       time.Duration   // driver.Caps.Poll
 	life       context.Context // until the member stops
 	background sync.WaitGroup
-	stopping   context.Context        // until parked calls are to go to another member
-	leads      func() bool            // whether this member leads the cell
-	written    atomic.Int64           // the last revision that a transaction of this member has seen
-	shortage   atomic.Pointer[string] // why nobody gets anything new; "": they do
+	stopping   context.Context // until parked calls are to go to another member
+	leads      func() bool     // whether this member leads the cell
+	shortage   func() string   // why nobody gets anything new; "": they do
+	written    atomic.Int64    // the last revision that a transaction of this member has seen
 	aliveness  aliveness
 }
 
@@ -55,9 +55,8 @@ func newFront(life, stopping context.Context, s store, c *Config, g *guard) *fro
 	f := &front{
 		guard: g, store: s, mirror: newMirror(driver.HostClock), clock: driver.HostClock, log: c.Log, audit: c.Audit,
 		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
-		life: life, stopping: stopping, aliveness: aliveness{process: rand.Text()},
+		life: life, stopping: stopping, shortage: func() string { return "" }, aliveness: aliveness{process: rand.Text()},
 	}
-	f.shortage.Store(new(string))
 	f.mirror.mayRead = func(s *session, path string) bool {
 		p := g.named(s.record.Principal)
 		return p != nil && f.mirror.mayLocked(p, path, toRead)
@@ -123,14 +122,21 @@ func (f *front) session(ctx context.Context, text string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := f.known(ctx, id)
+	if err == nil && !s.record.admits(principalOf(ctx), secret) {
+		return nil, errNotYours
+	}
+	return s, err
+}
+
+// known returns the session of an id.
+func (f *front) known(ctx context.Context, id string) (*session, error) {
 	for synced := false; ; synced = true {
 		f.mirror.mu.Lock()
 		s := f.mirror.sessions[id]
 		over := s != nil && s.over
 		f.mirror.mu.Unlock()
 		switch {
-		case s != nil && !s.record.admits(principalOf(ctx), secret):
-			return nil, errNotYours
 		case over || s == nil && synced:
 			return nil, errSessionOver
 		case s != nil:

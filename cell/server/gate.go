@@ -59,7 +59,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit returns a call as it may be made, until end is called, or says why it must not be made.
 func (g *gate) admit(w http.ResponseWriter, r *http.Request, l lane) (call *http.Request, end func(), err error) {
-	shown, who, err := g.guard.identify(r)
+	who, expires, err := g.guard.identify(r)
 	if err != nil {
 		g.guard.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
 		return nil, nil, err
@@ -67,14 +67,14 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, l lane) (call *http
 	if err := who.admits(l); err != nil {
 		return nil, nil, err
 	}
-	ctx, end := g.guard.begin(r.Context(), shown, who)
+	ctx, end := begin(r.Context(), who, expires)
 	if text := r.Header.Get(sequencerHeader); text != "" {
-		f, err := g.front.checkSequencer(ctx, text)
+		s, err := g.front.checkSequencer(ctx, text)
 		if err != nil {
 			end()
 			return nil, nil, err
 		}
-		ctx = context.WithValue(ctx, fenceKey{}, f)
+		ctx = context.WithValue(ctx, fenceKey{}, s)
 	}
 	if r.URL.Path == cellv1connect.CellBackupProcedure { // it takes as long as it takes
 		http.NewResponseController(w).SetWriteDeadline(time.Time{})

@@ -75,10 +75,10 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 	}
 	var life context.Context
 	life, m.die = context.WithCancel(context.Background())
-	asked := newFailover(etcdStore{m.etcd.Server}, m.etcd.Server.LeaderChangedNotify)
+	asked := newEtcdStore(m.etcd.Server)
 	m.front = newFront(life, m.stopping, asked, &c, guard)
 	m.front.background.Go(func() { asked.watch(life) })
-	m.front.leads = m.leads
+	m.front.leads, m.front.shortage = m.leads, m.shortage
 	m.client = v3client.New(m.etcd.Server)
 	if err = m.until(ctx, m.join); err == nil {
 		err = m.until(ctx, m.identify)
@@ -117,9 +117,8 @@ func (m *Member) until(ctx context.Context, step func(context.Context) (done boo
 func (m *Member) follow(ctx context.Context) error {
 	loaded := make(chan struct{})
 	m.front.background.Go(func() { m.front.follow(m.client, loaded) })
-	m.front.background.Go(func() { m.front.each(lookForSpace, func() { m.front.noSpace(m.shortage()) }) })
-	m.front.background.Go(m.front.expire)
-	m.front.background.Go(m.front.sweep)
+	m.front.background.Go(func() { m.front.each(expireEvery, m.front.expire) })
+	m.front.background.Go(func() { m.front.each(sweepEvery, m.front.sweep) })
 	select {
 	case <-loaded:
 		return nil
@@ -169,7 +168,9 @@ func (m *Member) serve(l net.Listener) {
 // recheck looks for changes of what says who may call, until the member stops.
 func (m *Member) recheck() {
 	m.front.each(recheckEvery, func() {
-		m.front.guard.recheck()
+		if err := m.front.guard.read(); err != nil { // as of one that is just being written
+			m.front.log.Error("the principals stay as they were", "error", err)
+		}
 		if m.certificates == nil {
 			return
 		}

@@ -203,8 +203,8 @@ func (m *mirror) deleteLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 		m.deleteSessionLocked(strings.TrimPrefix(key, sessionsAt))
 	case strings.HasPrefix(key, aliveAt):
 		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{0, m.clock.Now()}
-	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
-		m.deleteNodeLocked(kv)
+	case strings.HasPrefix(key, nodesAt): // its contents go with it
+		m.deleteNodeLocked(strings.TrimPrefix(key, nodesAt), kv.ModRevision)
 	case strings.HasPrefix(key, watchesAt):
 		m.deleteWatchLocked(key)
 	default:
@@ -367,29 +367,14 @@ func (f *front) follow(watcher clientv3.Watcher, loaded chan<- struct{}) {
 	}
 }
 
-// pageSize is how many keys are read at once.
-const pageSize = 1000
-
 // loadMirror reads all keys as they are at one revision.
 func (f *front) loadMirror() (rev int64, err error) {
-	var all []*mvccpb.KeyValue
-	for key := []byte{0}; ; {
-		resp, err := f.store.Range(f.life, &etcdserverpb.RangeRequest{
-			Key: key, RangeEnd: []byte{0}, Limit: pageSize, Revision: rev, Serializable: rev != 0,
-		})
-		if err != nil {
-			return 0, err
-		}
-		if rev == 0 {
-			rev = resp.Header.Revision
-		}
-		all = append(all, resp.Kvs...)
-		if !resp.More {
-			f.mirror.load(all, rev)
-			return rev, nil
-		}
-		key = append(append([]byte(nil), resp.Kvs[len(resp.Kvs)-1].Key...), 0)
+	all, err := f.store.Range(f.life, &etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
+	if err != nil {
+		return 0, err
 	}
+	f.mirror.load(all.Kvs, all.Header.Revision)
+	return all.Header.Revision, nil
 }
 
 // watch takes in what happens after a revision. Each revision changes a key, so the last event tells

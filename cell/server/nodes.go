@@ -56,15 +56,6 @@ func checksum(contents []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// nodeOf returns the path of a key of a node, and whether it is that of the contents.
-func nodeOf(key string) (path string, contents, ok bool) {
-	if path, ok := strings.CutPrefix(key, nodesAt); ok {
-		return path, false, true
-	}
-	path, ok = strings.CutPrefix(key, contentsAt)
-	return path, true, ok
-}
-
 // parentOf returns the path above one; "" is the top.
 func parentOf(path string) string {
 	return path[:max(strings.LastIndexByte(path, '/'), 0)]
@@ -72,7 +63,8 @@ func parentOf(path string) string {
 
 // putNodeLocked takes in a key of a node. The two keys of a node come and go together.
 func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue) {
-	path, contents, _ := nodeOf(string(kv.Key))
+	path, contents := strings.CutPrefix(string(kv.Key), contentsAt)
+	path = strings.TrimPrefix(path, nodesAt)
 	n := m.nodeLocked(path)
 	if n != nil {
 		m.countLocked(n, -1)
@@ -101,11 +93,10 @@ func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue) {
 	}
 }
 
-// deleteNodeLocked takes in that a key of a node is gone.
-func (m *mirror) deleteNodeLocked(kv *mvccpb.KeyValue) {
-	path, contents, _ := nodeOf(string(kv.Key))
+// deleteNodeLocked takes in that a node is gone.
+func (m *mirror) deleteNodeLocked(path string, rev int64) {
 	n := m.nodeLocked(path)
-	if n == nil || contents {
+	if n == nil {
 		return
 	}
 	if n.acl.Session != "" {
@@ -113,7 +104,7 @@ func (m *mirror) deleteNodeLocked(kv *mvccpb.KeyValue) {
 	}
 	m.countLocked(n, -1)
 	m.nodes.Delete(n)
-	m.tellNodeLocked(path, hfcell.Removed, hfcell.ChildRemoved, 0, kv.ModRevision)
+	m.tellNodeLocked(path, hfcell.Removed, hfcell.ChildRemoved, 0, rev)
 }
 
 // nodeLocked returns a node, or nil if there is none.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,13 +16,13 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
@@ -36,7 +35,7 @@ func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResp
 	r := &cellv1.StatusResponse{
 		Cell: s.Cluster().ID().String(), Member: c.config.Name, Version: version(),
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
-		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: *c.front.shortage.Load(),
+		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: c.front.shortage(),
 	}
 	leader := types.ID(s.Leader())
 	for _, m := range s.Cluster().Members() {
@@ -139,7 +138,8 @@ func (m *Member) join(ctx context.Context) (done bool, err error) {
 // A backup is a snapshot of etcd's, with its checksum behind it, as etcd's own tools write and read it.
 //
 // A cell that is made of it must not believe what it says of sessions: a lock of the backup may have been
-// released, and granted to somebody else, after the backup was made. So it keeps the permanent nodes only.
+// released, and granted to somebody else, after the backup was made. So it keeps the nodes only, and the
+// ephemeral ones soon go.
 // Its revisions begin far behind those of the backup, so that its tokens are larger than any that were
 // granted after the backup was made.
 
@@ -257,57 +257,14 @@ func intact(backup string) ([]byte, error) {
 const idAt = "holdfast/cell"
 
 // identify puts the cell's id into a cell that has just been made. If the cell was made of a backup, another id stands
-// there, or none, and all is of the backup: first what belongs to sessions and locks is removed. Every member does it
-// before it serves anybody, so nobody ever sees it. Each transaction compares that no other member has finished.
+// there, or none, and all is of the backup: then sessions and locks go. Every member does it before it serves anybody, so
+// nobody ever sees them. Ephemeral nodes go soon after, as those of every session that is over.
 func (m *Member) identify(ctx context.Context) (done bool, err error) {
-	if _, err := m.front.store.Reached(ctx); err != nil {
-		return false, err
+	id := m.etcd.Server.Cluster().ID().String()
+	first := []clientv3.Op{clientv3.OpPut(idAt, id)}
+	for _, keys := range []string{layout.LocksAt, layout.TombstonesAt, sessionsAt, homesAt, aliveAt, watchesAt} {
+		first = append(first, clientv3.OpDelete(keys, clientv3.WithPrefix()))
 	}
-	found, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(idAt), Serializable: true})
-	if err != nil {
-		return false, err
-	}
-	id, changed := m.etcd.Server.Cluster().ID().String(), int64(0)
-	for _, kv := range found.Kvs {
-		if changed = kv.ModRevision; string(kv.Value) == id {
-			return true, nil
-		}
-	}
-	same := compares{table.CompareChanged([]byte(idAt), changed)}
-	for key := []byte{0}; key != nil; {
-		if key, err = m.forgetSome(ctx, key, same); err != nil {
-			return false, err
-		}
-	}
-	resp, err := m.front.store.Txn(ctx, when(same, table.PutOp([]byte(idAt), id, 0)))
-	return err == nil && resp.Succeeded, err
-}
-
-// forgetAtOnce is how many keys are removed by one transaction, and the contents of each. etcd admits 128 operations.
-const forgetAtOnce = 60
-
-// forgetSome removes some keys, all but permanent nodes, and returns where to go on; nil: nowhere.
-func (m *Member) forgetSome(ctx context.Context, from []byte, same compares) (next []byte, err error) {
-	resp, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: []byte{0}, Limit: forgetAtOnce, Serializable: true})
-	if err != nil {
-		return nil, err
-	}
-	var ops []*etcdserverpb.RequestOp
-	for _, kv := range resp.Kvs {
-		path, contents, node := nodeOf(string(kv.Key))
-		var rights acl
-		if node && (contents || json.Unmarshal(kv.Value, &rights) == nil && rights.Session == "") || string(kv.Key) == idAt {
-			continue
-		}
-		if ops = append(ops, table.DeleteOp(kv.Key)); node {
-			ops = append(ops, table.DeleteOp([]byte(contentsAt+path)))
-		}
-	}
-	if len(ops) > 0 {
-		_, err = m.front.store.Txn(ctx, when(same, ops...))
-	}
-	if err != nil || !resp.More {
-		return nil, err
-	}
-	return append(resp.Kvs[len(resp.Kvs)-1].Key, 0), nil
+	_, err = m.client.Txn(ctx).If(clientv3.Compare(clientv3.Value(idAt), "=", id)).Else(first...).Commit()
+	return err == nil, err
 }

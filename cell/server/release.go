@@ -188,10 +188,7 @@ func (l locks) SetNote(ctx context.Context, m *cellv1.SetNoteRequest) (*cellv1.S
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &cellv1.SetNoteResponse{}, nil
+	return &cellv1.SetNoteResponse{}, err
 }
 
 // change edits the value of a hold's key. It is put only if the key is as it was when it was read: a change that is late

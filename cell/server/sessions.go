@@ -321,13 +321,10 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 // Close ends a session and all that it has.
 func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.CloseResponse, error) {
 	s, err := f.session(ctx, r.Session)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = f.end(ctx, s, nil, false)
 	}
-	if err := f.end(ctx, s, nil, false); err != nil {
-		return nil, err
-	}
-	return &cellv1.CloseResponse{}, nil
+	return &cellv1.CloseResponse{}, err
 }
 
 // end ends a session if some comparisons succeed, and all that it has. First no member serves it any more.
@@ -408,19 +405,12 @@ func (s *session) infoLocked() *cellv1.SessionInfo {
 
 // Kill ends a session for an operator. The names of its holds stay closed for its lock-delay.
 func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.KillResponse, error) {
-	id := r.Id
-	if err := f.sync(ctx); err != nil {
-		return nil, err
+	s, err := f.known(ctx, r.Id)
+	if err == nil {
+		err = f.end(ctx, s, nil, true)
 	}
-	f.mirror.mu.Lock()
-	s := f.mirror.sessions[id]
-	f.mirror.mu.Unlock()
-	if s == nil {
-		return nil, errSessionOver
+	if err == nil {
+		f.note(ctx, "a session was killed", "session", s.id, "of", s.record.Principal)
 	}
-	if err := f.end(ctx, s, nil, true); err != nil {
-		return nil, err
-	}
-	f.note(ctx, "a session was killed", "session", id, "of", s.record.Principal)
-	return &cellv1.KillResponse{}, nil
+	return &cellv1.KillResponse{}, err
 }
