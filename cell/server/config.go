@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -170,15 +169,13 @@ func (c *Config) checkPeers() error {
 	case tls && (c.PeerTLS.Cert == "" || c.PeerTLS.Key == "" || c.PeerTLS.CA == ""):
 		return errors.New("peers: a certificate, its key and the authority of the other members' belong together")
 	}
-	for name, text := range c.Members {
+	for _, text := range c.Members {
 		u, _ := url.Parse(text)
 		switch {
 		case (u.Scheme == "https") != tls:
 			return fmt.Errorf("members: %s: https and the peers' certificate belong together", text)
 		case u.Scheme == "http" && !loopback(u.Hostname()):
 			return fmt.Errorf("members: %s: among several hosts members need certificates", text)
-		case name == c.Name:
-			c.PeerListen = cmp.Or(c.PeerListen, u.Host)
 		}
 	}
 	return nil
@@ -206,22 +203,18 @@ func (c *Config) peerURL() string {
 
 // cluster is the list of members as etcd wants it.
 func (c *Config) cluster() string {
-	if len(c.Members) == 0 {
-		return c.Name + "=" + c.peerURL()
-	}
-	var all []string
+	all := []string{c.Name + "=" + c.peerURL()}
 	for name, u := range c.Members {
-		all = append(all, name+"="+u)
+		if name != c.Name {
+			all = append(all, name+"="+u)
+		}
 	}
-	slices.Sort(all)
 	return strings.Join(all, ",")
 }
 
 // longestSocket is how long the path of a socket may be on every system, in bytes.
 const longestSocket = 103
 
-// socket and peerSocket are where etcd listens that listens to nobody beyond the data directory.
-func (c *Config) socket() string     { return filepath.Join(c.Data, "etcd.sock") }
-func (c *Config) peerSocket() string { return filepath.Join(c.Data, "peer.sock") }
-
+// socket is where etcd listens for its clients: nobody beyond the data directory.
+func (c *Config) socket() string  { return filepath.Join(c.Data, "etcd.sock") }
 func (c *Config) etcdDir() string { return filepath.Join(c.Data, "etcd") }

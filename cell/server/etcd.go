@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -90,18 +91,14 @@ func etcdConfig(c *Config, stopping context.Context) *embed.Config {
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(c.Log, stopping))
 	socket := url.URL{Scheme: "unix", Host: c.socket()}
 	e.ListenClientUrls, e.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
-	e.InitialClusterToken = "holdfast-cell"
-	e.InitialCluster = c.cluster()
-	e.StrictReconfigCheck = true
+	e.InitialClusterToken, e.InitialCluster, e.StrictReconfigCheck = "holdfast-cell", c.cluster(), true
+	own, _ := url.Parse(c.peerURL()) // checked before
+	e.AdvertisePeerUrls = []url.URL{*own}
+	e.ListenPeerUrls = []url.URL{{Scheme: own.Scheme, Host: cmp.Or(c.PeerListen, own.Host)}}
 	if len(c.Members) == 0 {
 		e.InitialClusterToken = rand.Text() // so that each cell has another id, though its member has no address
-		e.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.peerSocket()}}
-		e.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Host: c.Name}}
-		return e
+		e.ListenPeerUrls = nil
 	}
-	own, _ := url.Parse(c.Members[c.Name]) // checked before
-	e.AdvertisePeerUrls = []url.URL{*own}
-	e.ListenPeerUrls = []url.URL{{Scheme: own.Scheme, Host: c.PeerListen}}
 	if c.Join {
 		e.ClusterState = embed.ClusterStateFlagExisting
 	}

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
@@ -26,7 +27,7 @@ func (f files) Get(ctx context.Context, r *cellv1.GetRequest) (*cellv1.GetRespon
 	}
 	f.mirror.mu.Lock()
 	rev, err := f.mirror.rev, f.allowedLocked(ctx, r.Path, toRead)
-	shown, missing := f.nodeLocked(r.Path, r.Instance)
+	shown, missing := f.showNodeLocked(r.Path, r.Instance)
 	f.mirror.mu.Unlock()
 	if err := cmp.Or(err, missing); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatRes
 	if err := f.syncFor(ctx, r.Path, toRead); err != nil {
 		return nil, err
 	}
-	shown, err := f.node(r.Path, r.Instance)
+	shown, err := f.showNode(r.Path, r.Instance)
 	return &cellv1.StatResponse{Node: shown}, err
 }
 
@@ -78,6 +79,13 @@ func (f *front) changed(ctx context.Context, path string, r right, plan func() (
 		if err != nil {
 			return 0, err
 		}
+		if s, depends := ctx.Value(sequencerKey{}).(driver.Sequencer); depends { // nothing is written after its hold has ended
+			stands, err := f.stands(s)
+			if err != nil {
+				return 0, err
+			}
+			txn.Compare = append(txn.Compare, stands)
+		}
 		resp, err := f.txn(ctx, txn)
 		if err != nil {
 			return 0, ofStore(ctx, err)
@@ -92,19 +100,38 @@ func errNoNode(path string) error {
 	return refuse(cellv1.Reason_REASON_NO_NODE, "there is no node %.80q, or not the one that is meant", path)
 }
 
-// node shows a node as the mirror has it.
-func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	return f.nodeLocked(path, instance)
+// errOther is the answer to a call that means something as it was before.
+func errOther(what, path string) error {
+	return refuse(cellv1.Reason_REASON_CHANGED, "the %s of %.80q are of another generation", what, path)
 }
 
-func (f *front) nodeLocked(path string, instance int64) (*cellv1.Node, error) {
+// meantLocked returns the node that a call means, and an error if it is not there, or its contents are not of the generation
+// that they must have. 0, or nil: any.
+func (f *front) meantLocked(path string, instance int64, generation *int64) (*node, error) {
 	n := f.mirror.nodeLocked(path)
-	if n == nil || instance != 0 && instance != n.instance {
+	switch {
+	case n == nil || instance != 0 && instance != n.instance:
 		return nil, errNoNode(path)
+	case generation != nil && *generation != n.contentsAt:
+		return n, errOther("contents", path)
+	}
+	return n, nil
+}
+
+// showNodeLocked shows a node as the mirror has it.
+func (f *front) showNodeLocked(path string, instance int64) (*cellv1.Node, error) {
+	n, err := f.meantLocked(path, instance, nil)
+	if err != nil {
+		return nil, err
 	}
 	return f.mirror.showNodeLocked(n), nil
+}
+
+// showNode does that.
+func (f *front) showNode(path string, instance int64) (*cellv1.Node, error) {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	return f.showNodeLocked(path, instance)
 }
 
 // Put writes the contents of a node.
@@ -141,16 +168,15 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
 	key, contents := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path)
-	n := f.mirror.nodeLocked(m.Path)
-	there := n != nil
+	n, err := f.meantLocked(m.Path, m.Instance, m.IfGeneration)
 	switch {
-	case m.Instance != 0 && (!there || n.instance != m.Instance):
-		return nil, nil, errNoNode(m.Path)
-	case m.IfGeneration != nil && (there && n.contentsAt != *m.IfGeneration || !there && *m.IfGeneration != 0):
-		return nil, nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
-	case there:
+	case err == nil:
 		same := compares{table.CompareChanged(contents, n.contentsAt)}
 		return when(same, table.PutOp(contents, string(m.Contents), 0)), f.mirror.showNodeLocked(n), nil
+	case n != nil || m.Instance != 0:
+		return nil, nil, err
+	case m.GetIfGeneration() != 0:
+		return nil, nil, errOther("contents", m.Path)
 	}
 	rights := f.mirror.aclLocked(parentOf(m.Path))
 	rights.By, rights.Session = principalOf(ctx), ""
@@ -177,12 +203,10 @@ func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.Del
 func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, error) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	n := f.mirror.nodeLocked(m.Path)
+	n, err := f.meantLocked(m.Path, m.Instance, m.IfGeneration)
 	switch {
-	case n == nil || m.Instance != 0 && m.Instance != n.instance:
-		return nil, errNoNode(m.Path)
-	case m.IfGeneration != nil && n.contentsAt != *m.IfGeneration:
-		return nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
+	case err != nil:
+		return nil, err
 	case f.mirror.hasChildrenLocked(m.Path):
 		return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
 	}
@@ -240,16 +264,16 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
 	var shown *cellv1.Node
 	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
-		if shown, err = f.node(m.Path, m.Instance); err != nil {
+		f.mirror.mu.Lock()
+		defer f.mirror.mu.Unlock()
+		if shown, err = f.showNodeLocked(m.Path, m.Instance); err != nil {
 			return nil, err
 		}
 		if m.IfGeneration != nil && *m.IfGeneration != shown.AclGeneration {
-			return nil, refuse(cellv1.Reason_REASON_CHANGED, "the rights of %.80q are of another generation", m.Path)
+			return nil, errOther("rights", m.Path)
 		}
-		f.mirror.mu.Lock()
-		was := f.mirror.aclLocked(m.Path) // if the node has gone since, the transaction fails
+		was := f.mirror.aclLocked(m.Path)
 		next.By, next.Session = was.By, was.Session
-		f.mirror.mu.Unlock()
 		text, err := json.Marshal(next)
 		return table.Change(nodesAt+m.Path, shown.AclGeneration, string(text)), err
 	})
@@ -299,6 +323,6 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	if err != nil {
 		return nil, ofStore(ctx, err)
 	}
-	shown, _ := f.node(m.Path, 0) // nil: it is not there
+	shown, _ := f.showNode(m.Path, 0) // nil: it is not there
 	return &cellv1.FilesWatchResponse{Node: shown}, nil
 }

@@ -86,7 +86,7 @@ func when(same compares, ops ...*etcdserverpb.RequestOp) *etcdserverpb.TxnReques
 
 // put does a transaction. The mirror may show it a little later.
 func (f *front) put(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	resp, err := f.fenced(ctx, req)
+	resp, err := f.store.Txn(ctx, req)
 	if err != nil {
 		return nil, err
 	}

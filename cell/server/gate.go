@@ -74,7 +74,7 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, l lane) (call *http
 			end()
 			return nil, nil, err
 		}
-		ctx = context.WithValue(ctx, fenceKey{}, s)
+		ctx = context.WithValue(ctx, sequencerKey{}, s)
 	}
 	if r.URL.Path == cellv1connect.CellBackupProcedure { // it takes as long as it takes
 		http.NewResponseController(w).SetWriteDeadline(time.Time{})

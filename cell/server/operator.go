@@ -53,6 +53,9 @@ func (l locks) CheckSequencer(ctx context.Context, r *cellv1.CheckSequencerReque
 	return &cellv1.CheckSequencerResponse{}, err
 }
 
+// sequencerKey is where the context of a call has the sequencer that it depends on.
+type sequencerKey struct{}
+
 // checkSequencer returns a sequencer, and an error unless the hold stands that it is of.
 func (f *front) checkSequencer(ctx context.Context, text string) (s driver.Sequencer, err error) {
 	if s, err = driver.ParseSequencer(text); err != nil {
@@ -61,8 +64,24 @@ func (f *front) checkSequencer(ctx context.Context, text string) (s driver.Seque
 	if err := f.syncFor(ctx, s.Name, toRead); err != nil {
 		return s, err
 	}
-	_, err = f.fence(s)
+	_, err = f.stands(s)
 	return s, err
+}
+
+// stands returns what compares that the hold stands that a sequencer is of, if it does as far as the mirror knows. The key
+// of a hold may become that of another mode, or close the name after a kill. A hold that was handed over inside its client
+// has any of the tokens of its block. No earlier holder of it has a sequencer: a client hands over no hold whose sequencer
+// was asked for (P1).
+func (f *front) stands(s driver.Sequencer) (*etcdserverpb.Compare, error) {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	e := f.mirror.holdLocked(s.Name, func(e *entry) bool {
+		return e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf()
+	})
+	if e == nil {
+		return nil, refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
+	}
+	return table.CompareChanged([]byte(e.Key), e.Mod), nil
 }
 
 // Inspect shows a name.
@@ -142,52 +161,4 @@ func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.Lo
 		resp.Locks = append(resp.Locks, l.show(text))
 	}
 	return resp, nil
-}
-
-// A call that carries a sequencer depends on its hold, which is compared in every transaction of the call: so nothing is
-// written after the hold has ended.
-
-// fenceKey is where the context of a call has its sequencer.
-type fenceKey struct{}
-
-// fence returns what compares that the hold stands that a sequencer is of, as far as the mirror knows. A hold that
-// was handed over inside its client has any of the tokens of its block. No earlier holder of it has a sequencer: a client
-// hands over no hold whose sequencer was asked for (P1).
-func (f *front) fence(s driver.Sequencer) (*etcdserverpb.Compare, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	e := f.mirror.holdLocked(s.Name, func(e *entry) bool {
-		return e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf()
-	})
-	if e == nil {
-		return nil, refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
-	}
-	return table.CompareChanged([]byte(e.Key), e.Mod), nil
-}
-
-// fenced does a transaction of a call, if the hold stands that the call depends on. A key that has changed may be a hold
-// of another mode by now, or what closes the name after a kill: so it is looked at again.
-func (f *front) fenced(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	sequencer, depends := ctx.Value(fenceKey{}).(driver.Sequencer)
-	if !depends {
-		return f.store.Txn(ctx, req)
-	}
-	for {
-		stands, err := f.fence(sequencer)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := f.store.Txn(ctx, when(compares{stands}, table.TxnOp(req)))
-		if err != nil {
-			return nil, err
-		}
-		if resp.Succeeded {
-			done := resp.Responses[0].GetResponseTxn()
-			done.Header = resp.Header
-			return done, nil
-		}
-		if err := f.mirror.reach(ctx, resp.Header.Revision); err != nil {
-			return nil, err
-		}
-	}
 }

@@ -42,11 +42,11 @@ type principalsFile struct {
 
 // principal is somebody who may make calls.
 type principal struct {
-	Name   string  `json:"name"`
+	Name   string   `json:"name"`
 	Tokens []bearer `json:"tokens"`
-	Rights []grant `json:"rights"`
-	Limits limits  `json:"limits"` // nil: none
-	pace   *pace   // nil: no limit
+	Rights []grant  `json:"rights"`
+	Limits limits   `json:"limits"` // nil: none
+	pace   *pace    // nil: no limit
 }
 
 // bearer is what the file of principals says of a token.

@@ -343,7 +343,6 @@ func (f *front) end(ctx context.Context, s *session, same compares, killed bool)
 // while it exists. The names of its holds stay closed for their minimum, and for their lock-delay if it was killed: a
 // session that expires lasts for its lock-delay as well.
 func (f *front) clear(ctx context.Context, s *session, killed bool) error {
-	ctx = context.WithValue(ctx, fenceKey{}, nil) // the hold of the call's sequencer may be among them
 	var entries []removal
 	var keys []*etcdserverpb.RequestOp
 	f.mirror.mu.Lock()
