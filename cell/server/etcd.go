@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -31,8 +29,9 @@ func startEtcd(ctx context.Context, c *Config, stopping context.Context) (*embed
 	if err := makePrivate(c.Data); err != nil {
 		return nil, err
 	}
-	if err := unused(filepath.Join(c.etcdDir(), "member", "snap", "db")); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Data, err)
+	if used, err := net.Dial("unix", c.socket()); err == nil { // etcd would wait for the other one, without a word
+		used.Close()
+		return nil, fmt.Errorf("%s: the data are in use: another member runs there", c.Data)
 	}
 	e, err := embed.StartEtcd(etcdConfig(c, stopping))
 	if err != nil {
@@ -49,22 +48,6 @@ func startEtcd(ctx context.Context, c *Config, stopping context.Context) (*embed
 	}
 	e.Close()
 	return nil, fmt.Errorf("etcd: %w", err)
-}
-
-// usedWithin is how long another member that is about to end may still have the data.
-const usedWithin = 2 * time.Second
-
-// unused returns an error if another process has etcd's file open. etcd would wait for it: without a word,
-// for as long as that process lives, and whatever the context.
-func unused(file string) error {
-	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: usedWithin})
-	switch {
-	case err == nil:
-		return db.Close()
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return errors.New("the data are in use: another member runs there")
-	}
-	return nil // the member is new, or etcd says what is wrong
 }
 
 // makePrivate makes a directory for nobody else, or sees that it is one.

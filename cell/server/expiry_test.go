@@ -41,13 +41,14 @@ func newAsFront(t *testing.T, m *Member, wrap func(store) store) *asFront {
 	f := &asFront{newFront(life, life, s, &m.config, m.front.guard), &byHand{}, t, context.WithValue(t.Context(), callerKey{}, anybody)}
 	f.advance(time.Hour)
 	f.clock, f.mirror.clock, f.leads = f.byHand, f.byHand, func() bool { return true }
-	loaded := make(chan struct{})
-	f.background.Go(func() { f.follow(m.client, loaded) })
+	f.background.Go(func() { f.follow(m.client) })
 	t.Cleanup(func() {
 		end()
 		f.background.Wait()
 	})
-	<-loaded
+	if err := f.mirror.reach(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
@@ -69,6 +72,19 @@ func (f *front) note(ctx context.Context, what string, args ...any) {
 	f.audit.Info(what, append(args, "by", principalOf(ctx))...)
 }
 
+// run does what goes on by itself until the member stops.
+func (f *front) run(watcher clientv3.Watcher) {
+	f.background.Go(func() { f.follow(watcher) })
+	f.background.Go(func() { f.each(expireEvery, f.expire) })
+	f.background.Go(func() { f.each(sweepEvery, f.sweep) })
+}
+
+// loaded waits until the mirror has what the cell has.
+func (f *front) loaded(ctx context.Context) (done bool, err error) {
+	err = f.mirror.reach(ctx, 1)
+	return err == nil, err
+}
+
 // each does something now, and again and again until the member stops.
 func (f *front) each(interval time.Duration, do func()) {
 	for f.life.Err() == nil {
@@ -118,9 +134,9 @@ func (f *front) sync(ctx context.Context) error {
 
 // session returns the session of a credential, if the caller may use it.
 func (f *front) session(ctx context.Context, text string) (*session, error) {
-	id, secret, err := credential(text)
-	if err != nil {
-		return nil, err
+	id, secret, _ := strings.Cut(text, ".")
+	if !isSessionID(id) || secret == "" || len(secret) > 64 {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "session: what Open has returned is wanted")
 	}
 	s, err := f.known(ctx, id)
 	if err == nil && !s.record.admits(principalOf(ctx), secret) {

@@ -84,7 +84,8 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 		err = m.until(ctx, m.identify)
 	}
 	if err == nil {
-		err = m.follow(ctx)
+		m.front.run(m.client)
+		err = m.until(ctx, m.front.loaded)
 	}
 	if err != nil {
 		listener.Close()
@@ -113,20 +114,6 @@ func (m *Member) until(ctx context.Context, step func(context.Context) (done boo
 	}
 }
 
-// follow begins to follow what etcd has.
-func (m *Member) follow(ctx context.Context) error {
-	loaded := make(chan struct{})
-	m.front.background.Go(func() { m.front.follow(m.client, loaded) })
-	m.front.background.Go(func() { m.front.each(expireEvery, m.front.expire) })
-	m.front.background.Go(func() { m.front.each(sweepEvery, m.front.sweep) })
-	select {
-	case <-loaded:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the members of the cell do not agree yet: %w", ctx.Err())
-	}
-}
-
 // serve serves clients until the member stops.
 func (m *Member) serve(l net.Listener) {
 	mux := http.NewServeMux()
@@ -148,7 +135,7 @@ func (m *Member) serve(l net.Listener) {
 	if m.certificates != nil {
 		l = m.withTLS(l)
 	}
-	m.front.background.Go(m.recheck)
+	m.front.background.Go(func() { m.front.each(recheckEvery, m.recheck) })
 	m.front.background.Go(func() {
 		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			m.fail(err)
@@ -165,23 +152,21 @@ func (m *Member) serve(l net.Listener) {
 	})
 }
 
-// recheck looks for changes of what says who may call, until the member stops.
+// recheck looks for changes of what says who may call.
 func (m *Member) recheck() {
-	m.front.each(recheckEvery, func() {
-		if err := m.front.guard.read(); err != nil { // as of one that is just being written
-			m.front.log.Error("the principals stay as they were", "error", err)
-		}
-		if m.certificates == nil {
-			return
-		}
-		switch changed, err := m.certificates.Reread(); {
-		case err != nil:
-			m.front.log.Error("the certificates stay as they were", "error", err)
-		case changed:
-			m.setTLS()
-			m.front.log.Info("certificates were read anew")
-		}
-	})
+	if err := m.front.guard.read(); err != nil { // as of one that is just being written
+		m.front.log.Error("the principals stay as they were", "error", err)
+	}
+	if m.certificates == nil {
+		return
+	}
+	switch changed, err := m.certificates.Reread(); {
+	case err != nil:
+		m.front.log.Error("the certificates stay as they were", "error", err)
+	case changed:
+		m.setTLS()
+		m.front.log.Info("certificates were read anew")
+	}
 }
 
 func (m *Member) fail(err error) {

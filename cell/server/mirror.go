@@ -125,10 +125,7 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 			s.stream.restartLocked()
 		}
 	}
-	for n := range touched {
-		m.settleLocked(n, rev)
-	}
-	m.advanceLocked(rev)
+	m.advanceLocked(touched, rev)
 	m.loaded = m.clock.Now()
 }
 
@@ -136,34 +133,25 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 func (m *mirror) apply(events []*clientv3.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(events) > 0 {
-		rev, n := events[0].Kv.ModRevision, 1
-		for n < len(events) && events[n].Kv.ModRevision == rev {
-			n++
-		}
-		m.applyLocked(events[:n], rev)
-		events = events[n:]
-	}
-}
-
-// applyLocked takes in what one revision has done.
-func (m *mirror) applyLocked(events []*clientv3.Event, rev int64) {
 	touched := map[*name]bool{}
-	for _, e := range events {
+	for i, e := range events {
 		if e.Type == clientv3.EventTypeDelete {
 			m.deleteLocked(e.Kv, touched)
 		} else {
 			m.putLocked(e.Kv, touched)
 		}
+		if rev := e.Kv.ModRevision; i+1 == len(events) || events[i+1].Kv.ModRevision != rev {
+			m.advanceLocked(touched, rev)
+			clear(touched)
+		}
 	}
+}
+
+// advanceLocked comes to a revision, which has touched names, and wakes those who wait for it.
+func (m *mirror) advanceLocked(touched map[*name]bool, rev int64) {
 	for n := range touched {
 		m.settleLocked(n, rev)
 	}
-	m.advanceLocked(rev)
-}
-
-// advanceLocked wakes those who wait for a revision.
-func (m *mirror) advanceLocked(rev int64) {
 	m.rev = max(m.rev, rev)
 	m.waits = slices.DeleteFunc(m.waits, func(w revisionWait) bool {
 		if w.rev <= m.rev {
@@ -350,14 +338,10 @@ func (m *mirror) tellLockLocked(e *entry, kind cellv1.NodeEventKind, happened bo
 // follow keeps the mirror up to date until the member stops: it reads all, and watches from there on.
 // If the watch ends, because this member was cut off for so long that etcd has forgotten what it
 // missed, it begins anew.
-func (f *front) follow(watcher clientv3.Watcher, loaded chan<- struct{}) {
+func (f *front) follow(watcher clientv3.Watcher) {
 	for f.life.Err() == nil {
 		rev, err := f.loadMirror()
 		if err == nil {
-			if loaded != nil {
-				close(loaded)
-				loaded = nil
-			}
 			err = f.watch(watcher, rev)
 		}
 		if f.life.Err() == nil {

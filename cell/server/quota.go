@@ -162,7 +162,7 @@ func (m *Member) shortage() string {
 	if size := m.etcd.Server.Backend().Size(); size > mostOfQuota {
 		return fmt.Sprintf("the file of member %s has %d MiB and may have %d: delete files, and start it again: that makes its file small", m.config.Name, size>>20, backendQuota>>20)
 	}
-	if free, known := freeSpace(m.config.Data); known && free < m.reserve.Load() {
+	if free := freeSpace(m.config.Data); free < m.reserve.Load() {
 		return fmt.Sprintf("the disk of member %s has %d MiB left, and %d are a reserve: make room on it", m.config.Name, free>>20, m.reserve.Load()>>20)
 	}
 	return ""

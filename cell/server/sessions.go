@@ -67,15 +67,6 @@ func hashed(secret string) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// credential takes what Open has returned apart.
-func credential(text string) (id, secret string, err error) {
-	id, secret, _ = strings.Cut(text, ".")
-	if !isSessionID(id) || secret == "" || len(secret) > 64 {
-		return "", "", refuse(cellv1.Reason_REASON_INVALID, "session: what Open has returned is wanted")
-	}
-	return id, secret, nil
-}
-
 // session is a session as the mirror has it. The mirror's mutex guards it.
 type session struct {
 	id      string
