@@ -25,7 +25,7 @@ import (
 // sequencerHeader is the header of a call that is to be done only while a lock is held.
 const sequencerHeader = "Holdfast-Sequencer"
 
-// gate is what every request comes through.
+// gate is what every request comes through that is not about the member's health.
 type gate struct {
 	front  *front
 	guard  *guard
@@ -35,18 +35,13 @@ type gate struct {
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	l := lanes[r.URL.Path]
-	switch {
-	case g.local && !namesLoopback(r.Host):
+	if g.local && !namesLoopback(r.Host) {
 		// A browser on this host may show a page of evil.example, which has just become a name of this
 		// host. Without this check the page could call.
 		http.Error(w, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)
 		return
-	case l == open:
-		g.next.ServeHTTP(w, r)
-		return
 	}
-	call, end, err := g.admit(w, r, l)
+	call, end, err := g.admit(w, r)
 	if err == nil {
 		defer end()
 		g.next.ServeHTTP(w, call)
@@ -58,13 +53,13 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit returns a call as it may be made, until end is called, or says why it must not be made.
-func (g *gate) admit(w http.ResponseWriter, r *http.Request, l lane) (call *http.Request, end func(), err error) {
+func (g *gate) admit(w http.ResponseWriter, r *http.Request) (call *http.Request, end func(), err error) {
 	who, expires, err := g.guard.identify(r)
 	if err != nil {
 		g.guard.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
 		return nil, nil, err
 	}
-	if err := who.admits(l); err != nil {
+	if err := who.admits(lanes[r.URL.Path]); err != nil {
 		return nil, nil, err
 	}
 	ctx, end := begin(r.Context(), who, expires)
@@ -97,7 +92,6 @@ const (
 	ordinary  lane = iota // as often as the principal may
 	operating             // the same, for those who administer the cell
 	renewal               // as ordinary, but other calls take nothing from it
-	open                  // without asking who calls
 )
 
 // lanes are the paths that are not ordinary. What a principal may do with which name the calls themselves ask:
@@ -113,9 +107,6 @@ var lanes = map[string]lane{
 	cellv1connect.CellAddProcedure:      operating,
 	cellv1connect.CellRemoveProcedure:   operating,
 	cellv1connect.CellBackupProcedure:   operating,
-
-	"/healthz": open,
-	"/readyz":  open,
 }
 
 // mostListed is how much one call lists at most, and maxReleases how many locks one call gives back.

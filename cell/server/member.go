@@ -125,12 +125,11 @@ func (m *Member) serve(l net.Listener) {
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
 	mux.Handle(cellv1connect.NewCellHandler(cell{m}, options))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{metrics.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", m.health(false))
-	mux.HandleFunc("GET /readyz", m.health(true))
-	m.http = newServer(&gate{
-		front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(),
-		local: m.config.local(),
-	}, m.config.patience, m.front.log)
+	all := http.NewServeMux()
+	all.HandleFunc("GET /healthz", m.health(false))
+	all.HandleFunc("GET /readyz", m.health(true))
+	all.Handle("/", &gate{front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(), local: m.config.local()})
+	m.http = newServer(all, m.config.patience, m.front.log)
 	l = netutil.LimitListener(l, m.config.Connections)
 	if m.certificates != nil {
 		l = m.withTLS(l)

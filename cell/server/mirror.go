@@ -215,32 +215,22 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	}
 	if e := m.entries[parsed.Key]; e != nil {
 		touched[e.at] = true
-		if e.Created == parsed.Created {
-			wasPlace, wasClosed := e.isPlace(), e.Value.Closed
-			if parsed.Value.Closed && !wasClosed {
-				m.lostLocked(e)
-			}
-			e.Entry = parsed
-			switch {
-			case parsed.Value.Closed:
-				e.since = m.clock.Now() // also if two members have closed it: each says how long from then on (P5)
-				if !wasClosed {
-					m.closesLocked(e, true)
-				}
-			case wasPlace && !e.isPlace():
+		if e.Created == parsed.Created && !parsed.Value.Closed {
+			wasPlace := e.isPlace()
+			if e.Entry = parsed; wasPlace && !e.isPlace() {
 				e.session.places--
 				e.session.tellLocked(e)
 			}
 			return
 		}
-		m.removeEntryLocked(e) // it was deleted and put again
+		m.removeEntryLocked(e) // it was deleted and put again, or closes its name from now on
 	}
 	n := m.nameLocked(text)
 	if n == nil {
 		n = &name{name: text}
 		m.names.ReplaceOrInsert(n)
 	}
-	e := &entry{Entry: parsed, at: n}
+	e := &entry{Entry: parsed, at: n, since: m.clock.Now()}
 	at := len(n.entries)
 	for at > 0 && n.entries[at-1].Created > e.Created {
 		at--
@@ -248,25 +238,14 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	n.entries = slices.Insert(n.entries, at, e)
 	m.entries[e.Key] = e
 	if e.Value.Closed {
-		m.closesLocked(e, true)
+		m.closed[e] = true
+		m.usageLocked(e.Value.Principal)["locks"]++ // it counts for the principal whose hold it was
 	} else {
 		id, _ := table.ClientOf(e.Key)
 		e.session = m.ownerLocked(id)
 		e.session.addLocked(e)
 	}
 	touched[n] = true
-}
-
-// closesLocked takes in that an entry closes its name, or does not any more. It counts for the principal whose hold it was.
-func (m *mirror) closesLocked(e *entry, closes bool) {
-	u := m.usageLocked(e.Value.Principal)
-	if e.session = nil; closes {
-		m.closed[e] = true
-		u["locks"]++
-	} else {
-		delete(m.closed, e)
-		u["locks"]--
-	}
 }
 
 func (m *mirror) removeEntryLocked(e *entry) {
@@ -277,22 +256,16 @@ func (m *mirror) removeEntryLocked(e *entry) {
 	e.gone = true
 	e.answerLocked()
 	if e.Value.Closed {
-		m.closesLocked(e, false)
+		delete(m.closed, e)
+		m.usageLocked(e.Value.Principal)["locks"]--
 		return
 	}
-	m.lostLocked(e)
-}
-
-// lostLocked tells that a hold or a place has gone.
-func (m *mirror) lostLocked(e *entry) {
 	m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_LOST, e.holds)
-	if e.session != nil {
-		why := cellv1.Reason_REASON_NOT_HELD
-		if m.tombstones[tombstoneOf(e.at.name, e.Value.Owner)].broken {
-			why = cellv1.Reason_REASON_BROKEN
-		}
-		e.session.removeLocked(e, why)
+	why := cellv1.Reason_REASON_NOT_HELD
+	if m.tombstones[tombstoneOf(e.at.name, e.Value.Owner)].broken {
+		why = cellv1.Reason_REASON_BROKEN
 	}
+	e.session.removeLocked(e, why)
 }
 
 // settleLocked finds out who holds a name that has changed, and tells those that do now.
