@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -186,12 +185,12 @@ const expireEvery = 500 * time.Millisecond
 // expireAtOnce is how many sessions a member ends side by side.
 const expireAtOnce = 32
 
-// expired is a session that is over, or of which the places are.
+// expired is a session that is over, or of which places are.
 type expired struct {
 	*session
-	places bool  // only the places are
-	left   bool  // it has ended, and something of it is left: whoever has ended it may have died
-	rev    int64 // of its home
+	places []*entry // only these are; nil: the session is
+	left   bool     // it has ended, and something of it is left: whoever has ended it may have died
+	rev    int64    // of its home
 	same   compares
 }
 
@@ -238,12 +237,23 @@ func (f *front) expired() (all []expired) {
 			continue
 		}
 		end, endOfPlaces := f.endsLocked(s)
-		places := s.places > 0 && now >= endOfPlaces
-		if now < end && !places {
-			continue
+		e := expired{session: s, rev: s.home.rev}
+		if now < end {
+			if s.places == 0 {
+				continue
+			}
+			who := f.guard.named(s.record.Principal)
+			for entry := range s.entries {
+				// A client that waits already feels that its principal may not lock the name any more. A whole hold stays.
+				if entry.isPlace() && (now >= endOfPlaces || mine && !f.mirror.mayLocked(who, entry.at.name, toWrite)) {
+					e.places = append(e.places, entry)
+				}
+			}
+			if e.places == nil {
+				continue
+			}
 		}
 		s.home.ending = s.home.ending || mine
-		e := expired{session: s, places: now < end, rev: s.home.rev}
 		e.same = append(e.same, table.CompareChanged([]byte(homesAt+s.id), e.rev))
 		if !mine {
 			e.same = append(e.same, table.CompareChanged([]byte(aliveAt+s.home.process), f.mirror.alive[s.home.process].rev))
@@ -270,17 +280,17 @@ func (f *front) endExpired(e expired) error {
 	switch {
 	case e.left: // it may have been killed
 		return f.clear(f.life, e.session, true)
-	case e.places:
+	case e.places != nil:
 		return f.endPlaces(f.life, e)
 	}
 	return f.end(f.life, e.session, e.same, false)
 }
 
-// endPlaces takes the places and claims of a session away, and then lets its home take signs of life again.
+// endPlaces takes places and claims of a session away, and then lets its home take signs of life again.
 func (f *front) endPlaces(ctx context.Context, e expired) error {
 	var all []removal
 	f.mirror.mu.Lock()
-	for entry := range e.entries {
+	for _, entry := range e.places {
 		if entry.isPlace() {
 			all = append(all, removal{entry: entry, unused: true, tell: true, place: entry.Mod})
 		}
@@ -301,12 +311,12 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	return nil
 }
 
-// sweepEvery is how often the leader withdraws places whose principals have lost their rights, and forgets what is old.
+// sweepEvery is how often the leader forgets what is old.
 const sweepEvery = 2 * time.Second
 
 func (f *front) sweep() {
 	if f.leads() {
-		f.notYet(errors.Join(f.withdraw(f.life), f.forgetOld(f.life)))
+		f.notYet(f.forgetOld(f.life))
 	}
 }
 

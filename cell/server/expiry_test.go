@@ -174,7 +174,7 @@ func TestExpiry(t *testing.T) {
 			f.expect(id, 1, 1, "it has just been opened")
 			home.advance(after)
 			late := home.over(id)
-			if len(late) != 1 || late[0].places != (after < lifetime) {
+			if len(late) != 1 || (late[0].places != nil) != (after < lifetime) {
 				t.Fatalf("it is not over for its home: %v", late)
 			}
 			f.keep(credential)
@@ -211,7 +211,7 @@ func TestExpiry(t *testing.T) {
 		f.expect(id, 1, 1, "it has just been opened")
 		f.advance(lifetime + aliveFor)
 		late := f.over(id)
-		if len(late) != 1 || late[0].places {
+		if len(late) != 1 || late[0].places != nil {
 			t.Fatalf("it is not over for the other member: %v", late)
 		}
 		home.advance(aliveFor)

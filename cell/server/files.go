@@ -222,10 +222,21 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 	if err := f.syncFor(ctx, m.Path, toRead); err != nil {
 		return nil, err
 	}
-	resp := &cellv1.ReadDirResponse{}
+	resp, prefix := &cellv1.ReadDirResponse{}, ""
+	if m.Path != "" {
+		prefix = m.Path + "/"
+	}
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	for _, path := range f.mirror.childrenLocked(m.Path) {
+	children := map[string]bool{}
+	f.mirror.nodes.AscendGreaterOrEqual(&node{path: prefix}, func(n *node) bool {
+		rest, below := strings.CutPrefix(n.path, prefix)
+		if first, _, _ := strings.Cut(rest, "/"); below {
+			children[prefix+first] = true
+		}
+		return below
+	})
+	for _, path := range slices.Sorted(maps.Keys(children)) {
 		if path <= m.After || f.allowedLocked(ctx, path, toRead) != nil {
 			continue
 		}
@@ -240,23 +251,6 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 		resp.Nodes = append(resp.Nodes, child)
 	}
 	return resp, nil
-}
-
-// childrenLocked returns the paths right below one, in their order.
-func (m *mirror) childrenLocked(path string) []string {
-	prefix := ""
-	if path != "" {
-		prefix = path + "/"
-	}
-	children := map[string]bool{}
-	m.nodes.AscendGreaterOrEqual(&node{path: prefix}, func(n *node) bool {
-		rest, below := strings.CutPrefix(n.path, prefix)
-		if first, _, _ := strings.Cut(rest, "/"); below {
-			children[prefix+first] = true
-		}
-		return below
-	})
-	return slices.Sorted(maps.Keys(children))
 }
 
 // SetACL changes who may do what with a node.

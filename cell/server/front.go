@@ -61,8 +61,7 @@ func newFront(life, stopping context.Context, s store, c *Config, g *guard) *fro
 		life: life, stopping: stopping, shortage: func() string { return "" }, aliveness: aliveness{process: rand.Text()},
 	}
 	f.mirror.mayRead = func(s *session, path string) bool {
-		p := g.named(s.record.Principal)
-		return p != nil && f.mirror.mayLocked(p, path, toRead)
+		return f.mirror.mayLocked(g.named(s.record.Principal), path, toRead)
 	}
 	return f
 }

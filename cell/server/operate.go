@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -39,14 +41,12 @@ func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResp
 	}
 	leader := types.ID(s.Leader())
 	for _, m := range s.Cluster().Members() {
-		member := &cellv1.Member{Name: m.Name, Id: m.ID.String(), Learner: m.IsLearner}
-		if len(m.PeerURLs) > 0 {
-			member.PeerUrl = m.PeerURLs[0]
-		}
 		if m.ID == leader {
 			r.Leader = m.Name
 		}
-		r.Members = append(r.Members, member)
+		r.Members = append(r.Members, &cellv1.Member{
+			Name: m.Name, Id: m.ID.String(), Learner: m.IsLearner, PeerUrl: strings.Join(m.PeerURLs, ","),
+		})
 	}
 	c.front.mirror.mu.Lock()
 	defer c.front.mirror.mu.Unlock()
@@ -67,7 +67,7 @@ func version() string {
 // that is never started would stop a cell of one for good.
 func (c cell) Add(ctx context.Context, r *cellv1.AddRequest) (*cellv1.AddResponse, error) {
 	for _, m := range c.etcd.Server.Cluster().Members() {
-		if len(m.PeerURLs) > 0 && m.PeerURLs[0] == "unix://"+m.Name {
+		if slices.Contains(m.PeerURLs, "unix://"+m.Name) {
 			return nil, refuse(cellv1.Reason_REASON_REFUSED,
 				"the member %s listens to no other: start it again with --member %s=URL, and then add another", m.Name, m.Name)
 		}

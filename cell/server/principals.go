@@ -192,9 +192,6 @@ func (r *right) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (r right) MarshalText() ([]byte, error) { return []byte(rightNames[r]), nil }
-
 // callerKey is where the context of a call has its caller.
 type callerKey struct{}
 
@@ -242,7 +239,7 @@ func (m *mirror) mayLocked(p *caller, name string, r right) bool {
 	if isList(name) && r == toWrite {
 		needs = toAdminister // who may write lists, may do what they say
 	}
-	if !p.may(name, needs) {
+	if p == nil || !p.may(name, needs) {
 		return false
 	}
 	if p.administers() {
@@ -251,24 +248,6 @@ func (m *mirror) mayLocked(p *caller, name string, r right) bool {
 	list := m.aclLocked(name).list(r) // "" lets everybody, and one that is not there nobody
 	n := m.nodeLocked(listsAt + list)
 	return list == "" || n != nil && n.list[p.Name]
-}
-
-// withdraw takes places and claims away whose principals may not lock their names any more: a client that waits already
-// feels that, and hears that its place is lost. A whole hold stays.
-func (f *front) withdraw(ctx context.Context) error {
-	var all []removal
-	f.mirror.mu.Lock()
-	for _, s := range f.mirror.sessions {
-		p := f.guard.named(s.record.Principal)
-		for e := range s.entries {
-			if s.places > 0 && e.isPlace() && (p == nil || !f.mirror.mayLocked(p, e.at.name, toWrite)) {
-				all = append(all, removal{entry: e, unused: true, tell: true, place: e.Mod})
-			}
-		}
-	}
-	f.mirror.mu.Unlock()
-	_, err := f.remove(ctx, all)
-	return err
 }
 
 // listsAt is what the paths of lists begin with: a node below it names principals, one on each line.

@@ -162,19 +162,14 @@ func (f *front) removals(some []removal) []table.Removal {
 // Downgrade makes a shared hold of an exclusive one. The key stays, and so does its place in the order:
 // nothing comes between.
 func (l locks) Downgrade(ctx context.Context, m *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error) {
-	e, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
+	token, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
 		if v.Mode == driver.Slot.String() {
 			return refuse(cellv1.Reason_REASON_MISMATCH, "%.80q is a semaphore", m.Name)
 		}
 		v.Mode = driver.Shared.String()
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	l.mirror.mu.Lock()
-	defer l.mirror.mu.Unlock()
-	return &cellv1.DowngradeResponse{Token: int64(e.tokenOf())}, nil
+	return &cellv1.DowngradeResponse{Token: int64(token)}, err
 }
 
 // SetNote changes the note of a hold, and puts the token in use on record.
@@ -191,23 +186,25 @@ func (l locks) SetNote(ctx context.Context, m *cellv1.SetNoteRequest) (*cellv1.S
 	return &cellv1.SetNoteResponse{}, err
 }
 
-// change edits the value of a hold's key. It is put only if the key is as it was when it was read: a change that is late
-// must not undo another one.
-func (f *front) change(ctx context.Context, credential, name, request string, edit func(*table.Value) error) (e *entry, err error) {
+// change edits the value of a hold's key, and returns its token. The value is put only if the key is as it was when it was
+// read: a change that is late must not undo another one.
+func (f *front) change(ctx context.Context, credential, name, request string, edit func(*table.Value) error) (token driver.Token, err error) {
 	s, err := f.session(ctx, credential)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	_, err = f.changed(ctx, "", toWrite, func() (*etcdserverpb.TxnRequest, error) {
 		found, why := f.find(s, []*cellv1.Release{{Name: name, Request: request}})
 		f.mirror.mu.Lock()
 		defer f.mirror.mu.Unlock()
-		if e = found[0]; e == nil || !e.holds {
+		e := found[0]
+		if e == nil || !e.holds {
 			return nil, refuse(cmp.Or(why[0], cellv1.Reason_REASON_NOT_HELD), "the session does not hold %.80q", name)
 		}
 		v := e.Value
+		token = e.tokenOf()
 		err := edit(&v)
 		return table.Change(e.Key, e.Mod, layout.Text(v)), err
 	})
-	return e, err
+	return token, err
 }

@@ -30,6 +30,9 @@ func newToken(expires time.Time) (string, bearer) {
 	return text, bearer{hex.EncodeToString(sum[:]), expires}
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (r right) MarshalText() ([]byte, error) { return []byte(rightNames[r]), nil }
+
 // people is a file of principals.
 type people struct {
 	file string
