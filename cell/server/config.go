@@ -103,17 +103,18 @@ func (c *Config) check() error {
 }
 
 func (c *Config) checkSelf() error {
-	switch host, _, err := net.SplitHostPort(c.Listen); {
+	allowed := loopback(c.Listen) || c.Insecure
+	switch _, _, err := net.SplitHostPort(c.Listen); {
 	case c.Data == "":
 		return errors.New("the data directory is missing")
 	case len(c.socket()) > longestSocket:
 		return fmt.Errorf("the data directory %s: its path is too long by %d bytes for a socket in it", c.Data, len(c.socket())-longestSocket)
 	case err != nil:
 		return fmt.Errorf("listen: %w: host:port is right", err)
-	case !loopback(host) && !c.TLS.set() && !c.Insecure:
+	case !allowed && !c.TLS.set():
 		return fmt.Errorf("listen: %s is not of this host alone, and there is no certificate: "+
 			"everybody on the network could read session secrets. Give the member a certificate, or allow it by --insecure", c.Listen)
-	case !loopback(host) && !c.knowsPrincipals() && !c.Insecure:
+	case !allowed && !c.knowsPrincipals():
 		return fmt.Errorf("listen: %s is not of this host alone, and nobody is asked who he is: everybody on the "+
 			"network could take every lock. Name the authority of clients' certificates, or a file of principals, or allow it by --insecure", c.Listen)
 	case c.Connections < 1:
@@ -131,8 +132,7 @@ func (c *Config) knowsPrincipals() bool { return c.Principals != "" || c.TLS.CA 
 
 // local reports whether everybody is admitted because nobody comes from another host.
 func (c *Config) local() bool {
-	host, _, _ := net.SplitHostPort(c.Listen)
-	return loopback(host) && !c.knowsPrincipals() && !c.Insecure
+	return loopback(c.Listen) && !c.knowsPrincipals() && !c.Insecure
 }
 
 const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
@@ -187,8 +187,12 @@ func isPeerURL(text string) bool {
 	return err == nil && u.Host != "" && u.Port() != "" && u.Path == "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// loopback reports whether a host is this one for everybody.
+// loopback reports whether a host, with a port or without, is this one for everybody.
 func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

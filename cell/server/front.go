@@ -55,15 +55,11 @@ type front struct {
 func newFront(life, stopping context.Context, s store, c *Config, g *guard) *front {
 	shortest := wholeSeconds(c.Election * 3 / 2)
 	places := time.Duration(shortest+1) * time.Second
-	f := &front{
-		guard: g, store: s, mirror: newMirror(driver.HostClock), clock: driver.HostClock, log: c.Log, audit: c.Audit,
+	return &front{
+		guard: g, store: s, mirror: newMirror(driver.HostClock, g), clock: driver.HostClock, log: c.Log, audit: c.Audit,
 		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
 		life: life, stopping: stopping, shortage: func() string { return "" }, aliveness: aliveness{process: rand.Text()},
 	}
-	f.mirror.mayRead = func(s *session, path string) bool {
-		return f.mirror.mayLocked(g.named(s.record.Principal), path, toRead)
-	}
-	return f
 }
 
 // note notes what somebody has done to others: for those who ask later who it was.

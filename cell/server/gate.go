@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -28,14 +27,13 @@ const sequencerHeader = "Holdfast-Sequencer"
 // gate is what every request comes through that is not about the member's health.
 type gate struct {
 	front  *front
-	guard  *guard
 	next   http.Handler
 	errors *connect.ErrorWriter
 	local  bool // everybody is admitted, because nobody comes from another host
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if g.local && !namesLoopback(r.Host) {
+	if g.local && !loopback(r.Host) {
 		// A browser on this host may show a page of evil.example, which has just become a name of this
 		// host. Without this check the page could call.
 		http.Error(w, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)
@@ -54,9 +52,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit returns a call as it may be made, until end is called, or says why it must not be made.
 func (g *gate) admit(w http.ResponseWriter, r *http.Request) (call *http.Request, end func(), err error) {
-	who, expires, err := g.guard.identify(r)
+	who, expires, err := g.front.guard.identify(r)
 	if err != nil {
-		g.guard.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
+		g.front.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
 		return nil, nil, err
 	}
 	if err := who.admits(lanes[r.URL.Path]); err != nil {
@@ -75,14 +73,6 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request) (call *http.Request
 		http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	}
 	return r.WithContext(ctx), end, nil
-}
-
-// namesLoopback reports whether the host that a request is for is this one for everybody.
-func namesLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return loopback(strings.Trim(host, "[]"))
 }
 
 // lane says how a call is admitted.

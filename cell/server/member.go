@@ -128,7 +128,7 @@ func (m *Member) serve(l net.Listener) {
 	all := http.NewServeMux()
 	all.HandleFunc("GET /healthz", m.health(false))
 	all.HandleFunc("GET /readyz", m.health(true))
-	all.Handle("/", &gate{front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(), local: m.config.local()})
+	all.Handle("/", &gate{front: m.front, next: mux, errors: connect.NewErrorWriter(), local: m.config.local()})
 	m.http = newServer(all, m.config.patience, m.front.log)
 	l = netutil.LimitListener(l, m.config.Connections)
 	if m.certificates != nil {

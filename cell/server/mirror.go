@@ -34,6 +34,7 @@ func (e *entry) tokenOf() driver.Token { return layout.TokenOf(&e.Entry) }
 // for those who have waited until the mirror had reached a revision of which they know (reach).
 type mirror struct {
 	clock driver.Clock
+	guard *guard
 
 	mu         sync.Mutex
 	rev        int64
@@ -49,9 +50,6 @@ type mirror struct {
 	watchers   map[string]map[*session]kinds // of nodes, by path
 	usages     map[string]usage              // by principal
 	alive      map[string]sighting           // of members, by their processes
-
-	// mayRead reports, under the mutex, whether a session may still read a path.
-	mayRead func(s *session, path string) bool
 }
 
 // revisionWait is somebody who waits for a revision.
@@ -60,8 +58,8 @@ type revisionWait struct {
 	reached chan struct{}
 }
 
-func newMirror(clock driver.Clock) *mirror {
-	m := &mirror{clock: clock, mayRead: func(*session, string) bool { return true }}
+func newMirror(clock driver.Clock, g *guard) *mirror {
+	m := &mirror{clock: clock, guard: g}
 	m.clear()
 	return m
 }

@@ -153,7 +153,8 @@ func (k kinds) has(kind cellv1.NodeEventKind) bool { return k&(1<<kind) != 0 }
 // tellWatchersLocked tells the sessions that watch a path, those that may still read it.
 func (m *mirror) tellWatchersLocked(path string, kind cellv1.NodeEventKind, e *cellv1.NodeEvent) {
 	for s, want := range m.watchers[path] {
-		if want.has(kind) && !s.over && s.stream != nil && m.mayRead(s, path) && (e.Child == "" || m.mayRead(s, e.Child)) {
+		who := m.guard.named(s.record.Principal)
+		if want.has(kind) && !s.over && s.stream != nil && m.mayLocked(who, path, toRead) && (e.Child == "" || m.mayLocked(who, e.Child, toRead)) {
 			s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Node{Node: &cellv1.NodeEvent{
 				Path: path, Kind: kind, Child: e.Child, ContentGeneration: e.ContentGeneration,
 				Revision: e.Revision, Token: e.Token,
