@@ -59,32 +59,39 @@ func (f *front) mayUse(ctx context.Context, path string, r right) error {
 }
 
 // syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
-// another member takes the right away, and then a secret is written, this member does not show the secret. "" is of no
-// node: everybody may.
+// another member takes the right away, and then a secret is written, this member does not show the secret.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
-	if err := f.sync(ctx); err != nil || path == "" {
+	if err := f.sync(ctx); err != nil {
 		return err
 	}
 	return f.allowed(ctx, path, r)
 }
 
 // changed does a transaction that is made of what the mirror shows, until that is how it is, for a caller who has a right
-// to a path. Before that it has the mirror catch up.
+// to a path. Before that it has the mirror catch up. plan returns the transaction, under the mirror's mutex.
 func (f *front) changed(ctx context.Context, path string, r right, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
-	for {
-		if err := f.syncFor(ctx, path, r); err != nil {
-			return 0, err
+	planned := func() (*etcdserverpb.TxnRequest, error) {
+		f.mirror.mu.Lock()
+		defer f.mirror.mu.Unlock()
+		if path != "" { // else it is about the session's own
+			if err := f.allowedLocked(ctx, path, r); err != nil {
+				return nil, err
+			}
 		}
 		txn, err := plan()
-		if err != nil {
+		if s, depends := ctx.Value(sequencerKey{}).(driver.Sequencer); depends && err == nil { // nothing is written after its hold has ended
+			stands, stale := f.standsLocked(s)
+			txn.Compare, err = append(txn.Compare, stands), stale
+		}
+		return txn, err
+	}
+	for {
+		if err := f.sync(ctx); err != nil {
 			return 0, err
 		}
-		if s, depends := ctx.Value(sequencerKey{}).(driver.Sequencer); depends { // nothing is written after its hold has ended
-			stands, err := f.stands(s)
-			if err != nil {
-				return 0, err
-			}
-			txn.Compare = append(txn.Compare, stands)
+		txn, err := planned()
+		if err != nil {
+			return 0, err
 		}
 		resp, err := f.txn(ctx, txn)
 		if err != nil {
@@ -143,12 +150,12 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 			return nil, err
 		}
 	}
+	if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
+		return nil, err
+	}
 	var shown *cellv1.Node
 	rev, err := f.changed(ctx, m.Path, toWrite, func() (txn *etcdserverpb.TxnRequest, err error) {
-		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
-			return nil, err
-		}
-		txn, shown, err = f.write(ctx, m, s)
+		txn, shown, err = f.writeLocked(ctx, m, s)
 		return txn, err
 	})
 	if err != nil {
@@ -162,11 +169,9 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 	return &cellv1.PutResponse{Node: shown}, nil
 }
 
-// write returns the transaction that writes a node, if it is as the mirror shows it, and the node as it is before; one
+// writeLocked returns the transaction that writes a node, if it is as the mirror shows it, and the node as it is before; one
 // that is to be made has no numbers yet.
-func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
+func (f *front) writeLocked(ctx context.Context, m *cellv1.PutRequest, s *session) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
 	key, contents := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path)
 	n, err := f.meantLocked(m.Path, m.Instance, m.IfGeneration)
 	switch {
@@ -192,29 +197,23 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 	return txn, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
 }
 
-// Delete removes a node.
+// Delete removes a node, if it has no children.
 func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
-	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
+	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) {
+		n, err := f.meantLocked(m.Path, m.Instance, m.IfGeneration)
+		switch {
+		case err != nil:
+			return nil, err
+		case f.mirror.hasChildrenLocked(m.Path):
+			return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
+		}
+		key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
+		return when(compares{
+			table.CompareChanged(contents, n.contentsAt),
+			table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
+		}, table.DeleteOp(key), table.DeleteOp(contents)), nil
+	})
 	return &cellv1.DeleteResponse{}, err
-}
-
-// removal returns the transaction that removes a node, if it is as the mirror shows it and has no
-// children.
-func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	n, err := f.meantLocked(m.Path, m.Instance, m.IfGeneration)
-	switch {
-	case err != nil:
-		return nil, err
-	case f.mirror.hasChildrenLocked(m.Path):
-		return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
-	}
-	key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
-	return when(compares{
-		table.CompareChanged(contents, n.contentsAt),
-		table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
-	}, table.DeleteOp(key), table.DeleteOp(contents)), nil
 }
 
 // ReadDir lists the children of a path.
@@ -258,8 +257,6 @@ func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.Set
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
 	var shown *cellv1.Node
 	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
-		f.mirror.mu.Lock()
-		defer f.mirror.mu.Unlock()
 		if shown, err = f.showNodeLocked(m.Path, m.Instance); err != nil {
 			return nil, err
 		}

@@ -259,11 +259,15 @@ func (m *mirror) removeEntryLocked(e *entry) {
 		return
 	}
 	m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_LOST, e.holds)
-	why := cellv1.Reason_REASON_NOT_HELD
-	if m.tombstones[tombstoneOf(e.at.name, e.Value.Owner)].broken {
-		why = cellv1.Reason_REASON_BROKEN
+	e.session.removeLocked(e, m.whyLocked(e.at.name, e.Value.Owner))
+}
+
+// whyLocked says why a request has nothing.
+func (m *mirror) whyLocked(name, owner string) cellv1.Reason {
+	if m.tombstones[tombstoneOf(name, owner)].broken {
+		return cellv1.Reason_REASON_BROKEN
 	}
-	e.session.removeLocked(e, why)
+	return cellv1.Reason_REASON_NOT_HELD
 }
 
 // settleLocked finds out who holds a name that has changed, and tells those that do now.

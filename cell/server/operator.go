@@ -20,8 +20,6 @@ import (
 func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	var e table.Entry
 	_, err := l.changed(ctx, m.Name, toAdminister, func() (*etcdserverpb.TxnRequest, error) {
-		l.mirror.mu.Lock()
-		defer l.mirror.mu.Unlock()
 		hold := l.mirror.holdLocked(m.Name, func(e *entry) bool { return e.tokenOf() == driver.Token(m.Token) })
 		if hold == nil || m.Token <= 0 {
 			return nil, refuse(cellv1.Reason_REASON_NOT_HELD, "nobody holds %.80q with this token", m.Name)
@@ -64,17 +62,17 @@ func (f *front) checkSequencer(ctx context.Context, text string) (s driver.Seque
 	if err := f.syncFor(ctx, s.Name, toRead); err != nil {
 		return s, err
 	}
-	_, err = f.stands(s)
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	_, err = f.standsLocked(s)
 	return s, err
 }
 
-// stands returns what compares that the hold stands that a sequencer is of, if it does as far as the mirror knows. The key
+// standsLocked returns what compares that the hold stands that a sequencer is of, if it does as far as the mirror knows. The key
 // of a hold may become that of another mode, or close the name after a kill. A hold that was handed over inside its client
 // has any of the tokens of its block. No earlier holder of it has a sequencer: a client hands over no hold whose sequencer
 // was asked for (P1).
-func (f *front) stands(s driver.Sequencer) (*etcdserverpb.Compare, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
+func (f *front) standsLocked(s driver.Sequencer) (*etcdserverpb.Compare, error) {
 	e := f.mirror.holdLocked(s.Name, func(e *entry) bool {
 		return e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf()
 	})

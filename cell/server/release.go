@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -67,13 +66,10 @@ func (f *front) find(s *session, all []*cellv1.Release) (found []*entry, why []c
 	for i, r := range all {
 		owner := ownerOf(s.id, r.Request)
 		e := f.mirror.nameLocked(r.Name).find(owner)
-		switch {
-		case e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))):
+		if e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))) {
 			found[i] = e
-		case f.mirror.tombstones[tombstoneOf(r.Name, owner)].broken:
-			why[i] = cellv1.Reason_REASON_BROKEN
-		default:
-			why[i] = cellv1.Reason_REASON_NOT_HELD
+		} else {
+			why[i] = f.mirror.whyLocked(r.Name, owner)
 		}
 	}
 	return found, why
@@ -194,12 +190,10 @@ func (f *front) change(ctx context.Context, credential, name, request string, ed
 		return 0, err
 	}
 	_, err = f.changed(ctx, "", toWrite, func() (*etcdserverpb.TxnRequest, error) {
-		found, why := f.find(s, []*cellv1.Release{{Name: name, Request: request}})
-		f.mirror.mu.Lock()
-		defer f.mirror.mu.Unlock()
-		e := found[0]
+		owner := ownerOf(s.id, request)
+		e := f.mirror.nameLocked(name).find(owner)
 		if e == nil || !e.holds {
-			return nil, refuse(cmp.Or(why[0], cellv1.Reason_REASON_NOT_HELD), "the session does not hold %.80q", name)
+			return nil, refuse(f.mirror.whyLocked(name, owner), "the session does not hold %.80q", name)
 		}
 		v := e.Value
 		token = e.tokenOf()
