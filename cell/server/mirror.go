@@ -98,13 +98,10 @@ func (m *mirror) reach(ctx context.Context, rev int64) error {
 func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.names.Ascend(func(n *name) bool {
-		for _, e := range n.entries {
-			e.gone = true
-			e.answerLocked()
-		}
-		return true
-	})
+	for _, e := range m.entries {
+		e.gone = true
+		e.answerLocked()
+	}
 	before := m.sessions
 	m.clear()
 	touched := map[*name]bool{}
@@ -248,9 +245,7 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 
 func (m *mirror) removeEntryLocked(e *entry) {
 	delete(m.entries, e.Key)
-	if i := slices.Index(e.at.entries, e); i >= 0 {
-		e.at.entries = slices.Delete(e.at.entries, i, i+1)
-	}
+	e.at.entries = slices.DeleteFunc(e.at.entries, func(other *entry) bool { return other == e })
 	e.gone = true
 	e.answerLocked()
 	if e.Value.Closed {
@@ -273,9 +268,7 @@ func (m *mirror) whyLocked(name, owner string) cellv1.Reason {
 // settleLocked finds out who holds a name that has changed, and tells those that do now.
 func (m *mirror) settleLocked(n *name, rev int64) {
 	if len(n.entries) == 0 {
-		if m.nameLocked(n.name) == n {
-			m.names.Delete(n)
-		}
+		m.names.Delete(n)
 		return
 	}
 	var admission table.Admission

@@ -37,7 +37,7 @@ import (
 // A principal without tokens is one that a client certificate names. Each member reads a file of its own, and
 // reads it again when it has changed.
 type principalsFile struct {
-	Principals []*principal `json:"principals"`
+	Principals []principal `json:"principals"`
 }
 
 // principal is somebody who may make calls.
@@ -125,7 +125,8 @@ func parsePrincipals(text []byte, now time.Time) (callers, error) {
 		return nil, errors.New("something follows the principals")
 	}
 	all := callers{}
-	for _, p := range file.Principals {
+	for i := range file.Principals {
+		p := &file.Principals[i]
 		if err := all.addPrincipal(p, now); err != nil {
 			return nil, fmt.Errorf("principal %.80q: %w", p.Name, err)
 		}

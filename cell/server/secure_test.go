@@ -57,7 +57,7 @@ func (p *people) write(t *testing.T) {
 	t.Helper()
 	var f principalsFile
 	for _, e := range p.all {
-		f.Principals = append(f.Principals, e)
+		f.Principals = append(f.Principals, *e)
 	}
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestPrincipalsFile(t *testing.T) {
 	_, three := newToken(time.Now().Add(time.Hour))
 	_, over := newToken(time.Now().Add(-time.Hour))
 	entry := func(tokens ...bearer) string {
-		text, _ := json.Marshal(principalsFile{[]*principal{{Name: "a", Tokens: tokens}}})
+		text, _ := json.Marshal(principalsFile{[]principal{{Name: "a", Tokens: tokens}}})
 		return string(text)
 	}
 	for text, says := range map[string]string{
@@ -121,6 +121,7 @@ func TestPrincipalsFile(t *testing.T) {
 		`{"principals": [{"name": "a", "tokens": [{"sha256": "00"}]}]}`:                   "64 hexadecimal",
 		`{"principals": [{"name": "a", "tokens": [{"sha256": "` + one.SHA256 + `"}]}]}`:   "expires",
 		`{"principals": [{"name": "a", "limits": {"sessions": -1}}]}`:                     "negative",
+		`{"principals": [null]}`:                                                          "0 bytes",
 		`{"principals": []} {}`:                                                           "follows",
 		`[]`:                                                                              "cannot unmarshal",
 	} {

@@ -144,9 +144,6 @@ func (s *session) addLocked(e *entry) {
 
 // removeLocked takes in that an entry is gone.
 func (s *session) removeLocked(e *entry, why cellv1.Reason) {
-	if !s.entries[e] {
-		return
-	}
 	delete(s.entries, e)
 	s.usage["locks"]--
 	if e.isPlace() {
