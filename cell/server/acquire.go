@@ -50,8 +50,9 @@ func (l locks) Acquire(ctx context.Context, m *cellv1.AcquireRequest) (_ *cellv1
 // situation is what the mirror says of an acquire.
 type situation struct {
 	own      *entry
-	ended    bool // the session is over
-	over     bool // the request has a tombstone
+	denied   error // the caller may not lock the name, or not any more
+	ended    bool  // the session is over
+	over     bool  // the request has a tombstone
 	free     bool
 	mismatch error
 	holder   *cellv1.HeldBy
@@ -60,7 +61,7 @@ type situation struct {
 	n        int32 // a number for a new key that the session does not use
 }
 
-func (a *acquire) look() situation {
+func (a *acquire) look(ctx context.Context) situation {
 	m := a.mirror
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,6 +69,7 @@ func (a *acquire) look() situation {
 	own := layout.Dir(a.Name) + a.session.id + "."
 	s := situation{own: n.find(a.Owner), ended: a.session.over, newest: n.newest(""), newestOf: n.newest(own)}
 	_, s.over = m.tombstones[tombstoneOf(a.Name, a.Owner)]
+	s.denied = a.allowedLocked(ctx, a.Name, toWrite)
 	if s.own != nil || n == nil {
 		s.free = n == nil
 		return s
@@ -103,14 +105,15 @@ var errOver = refuse(cellv1.Reason_REASON_NOT_HELD, "this request is over: it wa
 // nobody that it has the name already, before the mirror has caught up.
 func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
 	for synced := false; ; {
-		err := a.mayUse(ctx, a.Name, toWrite) // also when its place was withdrawn
-		s := a.look()
+		var err error
+		s := a.look(ctx)
 		switch {
-		case err != nil:
 		case s.ended:
 			return nil, errSessionOver
-		case !synced && (s.own != nil || s.over || !s.free && (s.mismatch != nil || !a.waits())):
+		case !synced && (s.denied != nil || s.own != nil || s.over || !s.free && (s.mismatch != nil || !a.waits())):
 			synced, err = true, a.sync(ctx)
+		case s.denied != nil:
+			return nil, s.denied
 		case s.own != nil:
 			resp, err := a.has(ctx, s.own)
 			if resp != nil || err != nil {

@@ -49,22 +49,15 @@ func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatRes
 	return &cellv1.StatResponse{Node: shown}, err
 }
 
-// mayUse reports whether the caller may do something with a path, as far as this member knows. Nobody is
-// refused before it has asked the others.
-func (f *front) mayUse(ctx context.Context, path string, r right) error {
-	if f.allowed(ctx, path, r) == nil {
-		return nil
-	}
-	return f.syncFor(ctx, path, r)
-}
-
 // syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
 // another member takes the right away, and then a secret is written, this member does not show the secret.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
 	if err := f.sync(ctx); err != nil {
 		return err
 	}
-	return f.allowed(ctx, path, r)
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	return f.allowedLocked(ctx, path, r)
 }
 
 // changed does a transaction that is made of what the mirror shows, until that is how it is, for a caller who has a right

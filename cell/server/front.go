@@ -53,11 +53,11 @@ type front struct {
 // which comes three times as often as long as the session has places. So a dead client's place is gone,
 // with the half second that its member may take to notice it (expireEvery), within two of poll (P7).
 func newFront(life, stopping context.Context, s store, c *Config, g *guard) *front {
-	shortest := wholeSeconds(c.Election * 3 / 2)
-	places := time.Duration(shortest+1) * time.Second
+	shortest := (c.Election*3/2 + time.Second - 1).Truncate(time.Second)
+	places := shortest + time.Second
 	return &front{
 		guard: g, store: s, mirror: newMirror(driver.HostClock, g), clock: driver.HostClock, log: c.Log, audit: c.Audit,
-		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
+		minTTL: shortest, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
 		life: life, stopping: stopping, shortage: func() string { return "" }, aliveness: aliveness{process: rand.Text()},
 	}
 }

@@ -192,28 +192,24 @@ func (m *Member) URL() string {
 // Stop stops the member. Before that it sends its clients to other members, and gives the leadership
 // away if it has it, so that none of them is delayed. When the context ends it is stopped all the same.
 func (m *Member) Stop(ctx context.Context) error {
-	m.stop.Do(func() { m.stopErr = m.stopOnce(ctx) })
+	m.stop.Do(func() {
+		m.handOver()
+		if len(m.config.Members) > 1 && m.leads() {
+			if err := m.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
+				m.front.log.Warn("the leadership was not given away", "error", err)
+			}
+		}
+		if m.http != nil {
+			if err := m.http.Shutdown(ctx); err != nil {
+				m.stopErr = errors.Join(err, m.http.Close())
+			}
+		}
+		m.die()
+		m.client.Close()
+		m.etcd.Close()
+		m.front.background.Wait()
+	})
 	return m.stopErr
-}
-
-func (m *Member) stopOnce(ctx context.Context) error {
-	m.handOver()
-	if len(m.config.Members) > 1 && m.leads() {
-		if err := m.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
-			m.front.log.Warn("the leadership was not given away", "error", err)
-		}
-	}
-	var err error
-	if m.http != nil {
-		if err = m.http.Shutdown(ctx); err != nil {
-			err = errors.Join(err, m.http.Close())
-		}
-	}
-	m.die()
-	m.client.Close()
-	m.etcd.Close()
-	m.front.background.Wait()
-	return err
 }
 
 func (m *Member) leads() bool { return m.etcd.Server.Leader() == m.etcd.Server.MemberID() }

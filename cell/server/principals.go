@@ -218,13 +218,7 @@ const (
 
 var errNotYours = refuse(cellv1.Reason_REASON_NOT_YOURS, "the session's secret is wrong, or it is another principal's")
 
-// allowed reports whether the caller may do something with a name.
-func (f *front) allowed(ctx context.Context, name string, r right) error {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	return f.allowedLocked(ctx, name, r)
-}
-
+// allowedLocked returns an error unless the caller may do something with a name.
 func (f *front) allowedLocked(ctx context.Context, name string, r right) error {
 	if !f.mirror.mayLocked(callerOf(ctx), name, r) {
 		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal has no right to %s %.80q", rightNames[r], name)

@@ -42,8 +42,6 @@ func (r *record) lockDelay() time.Duration { return time.Duration(r.LockDelay) *
 // lasts is how long what the session has lasts after a sign of life.
 func (r *record) lasts() time.Duration { return r.ttl() + r.lockDelay() }
 
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
 // admits reports whether a caller may use the session.
 func (r *record) admits(principal, secret string) bool {
 	same := subtle.ConstantTimeCompare([]byte(hashed(secret)), []byte(r.Secret)) == 1
