@@ -207,7 +207,7 @@ func (f *front) expire() {
 	}
 	ending.Wait()
 	if f.leads() {
-		f.notYet(f.openNames(f.life))
+		f.notYet(f.forgetOld(f.life))
 	}
 }
 
@@ -311,15 +311,6 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 	return nil
 }
 
-// sweepEvery is how often the leader forgets what is old.
-const sweepEvery = 2 * time.Second
-
-func (f *front) sweep() {
-	if f.leads() {
-		f.notYet(f.forgetOld(f.life))
-	}
-}
-
 // A hold that ends before its minimum is over, or whose session is killed with a lock-delay, leaves its key behind: an
 // entry without an owner and without a lease, which closes the name. Each member knows since when it is closed, and the
 // leader deletes the key when the time is over. So no clock that was set, and no leader that stood still, opens a name
@@ -342,20 +333,6 @@ func closedText(e *entry, lasts time.Duration) string {
 	return v.String()
 }
 
-// openNames deletes what has closed names for long enough.
-func (f *front) openNames(ctx context.Context) error {
-	var over []removal
-	f.mirror.mu.Lock()
-	for e := range f.mirror.closed {
-		if f.clock.Now() >= e.opens() {
-			over = append(over, removal{entry: e, unused: true})
-		}
-	}
-	f.mirror.mu.Unlock()
-	_, err := f.remove(ctx, over)
-	return err
-}
-
 // tombstone says that a request is over, or that an operator has broken its hold.
 type tombstone struct {
 	sighting
@@ -365,30 +342,35 @@ type tombstone struct {
 // tombstonesLast is how long the cell remembers at least that a request is over (P6).
 const tombstonesLast = 2 * time.Minute
 
-// forgetOld deletes tombstones that are old enough, and the keys of processes that have been silent for long and are
-// nobody's home: mostly these have ended. One that lives tells so before it becomes a home.
+// silentFor is after how long a silent process is forgotten.
+const silentFor = 10 * time.Minute
+
+// forgetOld deletes what has closed names for long enough, tombstones that are old enough, and the keys of processes that
+// have been silent for long and are nobody's home: mostly these have ended. One that lives tells so before it becomes a home.
 func (f *front) forgetOld(ctx context.Context) error {
-	homes := map[string]bool{}
+	m, now := f.mirror, f.clock.Now()
 	var old []*etcdserverpb.RequestOp
-	forget := func(key string, last sighting, after time.Duration) {
-		if last.rev != 0 && f.clock.Now() >= max(last.seen, f.mirror.loaded).Add(after) {
-			same := compares{table.CompareChanged([]byte(key), last.rev)}
-			old = append(old, table.TxnOp(when(same, table.DeleteOp([]byte(key)))))
+	forget := func(key string, rev int64) {
+		same := compares{table.CompareChanged([]byte(key), rev)}
+		old = append(old, table.TxnOp(when(same, table.DeleteOp([]byte(key)))))
+	}
+	m.mu.Lock()
+	for e := range m.closed {
+		if now >= e.opens() {
+			forget(e.Key, e.Mod)
 		}
 	}
-	f.mirror.mu.Lock()
-	for key, t := range f.mirror.tombstones {
-		forget(key, t.sighting, tombstonesLast)
-	}
-	for _, s := range f.mirror.sessions {
-		homes[s.home.process] = true
-	}
-	for process, last := range f.mirror.alive {
-		if !homes[process] {
-			forget(aliveAt+process, last, silentFor)
+	for key, t := range m.tombstones {
+		if now >= max(t.seen, m.loaded).Add(tombstonesLast) {
+			forget(key, t.rev)
 		}
 	}
-	f.mirror.mu.Unlock()
+	for process, last := range m.alive {
+		if last.rev != 0 && now >= max(last.seen, m.loaded).Add(silentFor) && !m.isHomeLocked(process) {
+			forget(aliveAt+process, last.rev)
+		}
+	}
+	m.mu.Unlock()
 	for some := range slices.Chunk(old, removalsAtOnce) {
 		if _, err := f.store.Txn(ctx, when(nil, some...)); err != nil {
 			return err
@@ -397,5 +379,11 @@ func (f *front) forgetOld(ctx context.Context) error {
 	return nil
 }
 
-// silentFor is after how long a silent process is forgotten.
-const silentFor = 10 * time.Minute
+func (m *mirror) isHomeLocked(process string) bool {
+	for _, s := range m.sessions {
+		if s.home.process == process {
+			return true
+		}
+	}
+	return false
+}

@@ -286,7 +286,7 @@ func TestExpiry(t *testing.T) {
 		f.advance(within)
 		f.end(f.over(id))
 		open := func() bool {
-			if err := errors.Join(f.openNames(t.Context()), f.sync(t.Context())); err != nil {
+			if err := errors.Join(f.forgetOld(t.Context()), f.sync(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			f.mirror.mu.Lock()

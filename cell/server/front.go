@@ -71,7 +71,6 @@ func (f *front) note(ctx context.Context, what string, args ...any) {
 func (f *front) run(watcher clientv3.Watcher) {
 	f.background.Go(func() { f.follow(watcher) })
 	f.background.Go(func() { f.each(expireEvery, f.expire) })
-	f.background.Go(func() { f.each(sweepEvery, f.sweep) })
 }
 
 // loaded waits until the mirror has what the cell has.
