@@ -18,61 +18,47 @@ func (l locks) Release(ctx context.Context, r *cellv1.ReleaseRequest) (*cellv1.R
 	if err != nil {
 		return nil, err
 	}
-	found, outcomes := l.find(s, r.Locks)
+	removals, outcomes, never := l.find(s, r.Locks)
 	for _, learn := range []func() error{
 		func() error { return l.mirror.reach(ctx, l.written.Load()) }, // what this member has granted just now
 		func() error { return l.sync(ctx) },
 	} {
-		if slices.Contains(found, nil) {
+		if slices.ContainsFunc(removals, func(r removal) bool { return r.entry == nil }) {
 			if err := learn(); err != nil {
 				return nil, ofStore(ctx, err)
 			}
-			found, outcomes = l.find(s, r.Locks)
-		}
-	}
-	var removals []removal
-	never := 0
-	for i, r := range r.Locks {
-		one := removal{
-			entry: found[i], tombstone: r.Retried || r.Token == 0, unused: r.Unused || r.Token == 0,
-			name: r.Name, owner: ownerOf(s.id, r.Request),
-		}
-		if removals = append(removals, one); one.entry == nil && one.tombstone {
-			never++
+			removals, outcomes, never = l.find(s, r.Locks)
 		}
 	}
 	if err := callerOf(ctx).mayWithdraw(ctx, never); err != nil {
 		return nil, err
 	}
 	done, err := l.remove(ctx, removals)
-	if err != nil {
-		return nil, err
-	}
-	for i := range outcomes {
+	for i := range done {
 		if done[i] {
 			outcomes[i] = cellv1.Reason_REASON_UNSPECIFIED
-		} else if found[i] != nil {
-			outcomes[i] = cellv1.Reason_REASON_NOT_HELD // it went while it was being released
 		}
 	}
-	return &cellv1.ReleaseResponse{Outcomes: outcomes}, nil
+	return &cellv1.ReleaseResponse{Outcomes: outcomes}, err
 }
 
-// find returns the entries of a session's requests; nil, and why, where there is none, or one with another token.
-func (f *front) find(s *session, all []*cellv1.Release) (found []*entry, why []cellv1.Reason) {
+// find returns what is to go for a session's requests, without an entry where there is none or one with another token. why
+// says what has become of those that do not go, and never how many are withdrawn that are not there.
+func (f *front) find(s *session, all []*cellv1.Release) (removals []removal, why []cellv1.Reason, never int) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	found, why = make([]*entry, len(all)), make([]cellv1.Reason, len(all))
-	for i, r := range all {
-		owner := ownerOf(s.id, r.Request)
-		e := f.mirror.nameLocked(r.Name).find(owner)
-		if e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))) {
-			found[i] = e
-		} else {
-			why[i] = f.mirror.whyLocked(r.Name, owner)
+	for _, r := range all {
+		one := removal{
+			name: r.Name, owner: ownerOf(s.id, r.Request), tombstone: r.Retried || r.Token == 0, unused: r.Unused || r.Token == 0,
 		}
+		if e := f.mirror.nameLocked(r.Name).find(one.owner); e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))) {
+			one.entry = e
+		} else if one.tombstone {
+			never++
+		}
+		removals, why = append(removals, one), append(why, f.mirror.whyLocked(r.Name, one.owner))
 	}
-	return found, why
+	return removals, why, never
 }
 
 // removal is an entry that is to go.
