@@ -42,11 +42,14 @@ func newMetrics(m *Member) *metrics {
 	c.registry.MustRegister(c.calls, c.seconds, c.parked)
 	mirror, etcd := m.front.mirror, m.etcd.Server
 	gauge := func(name, help string, value func() int64) {
-		c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	counted := func(count func() int) func() int64 {
+		return func() int64 {
 			mirror.mu.Lock()
 			defer mirror.mu.Unlock()
-			return float64(value())
-		}))
+			return int64(count())
+		}
 	}
 	oneIf := func(is bool) int64 {
 		if is {
@@ -54,10 +57,10 @@ func newMetrics(m *Member) *metrics {
 		}
 		return 0
 	}
-	gauge("holdfast_cell_sessions", "Sessions that are open.", func() int64 { return int64(len(mirror.sessions)) })
-	gauge("holdfast_cell_locks", "Names that are held, waited for or closed.", func() int64 { return int64(mirror.names.Len()) })
-	gauge("holdfast_cell_files", "Nodes.", func() int64 { return int64(mirror.nodes.Len()) })
-	gauge("holdfast_cell_revision", "The revision that the member has come to.", func() int64 { return mirror.rev })
+	gauge("holdfast_cell_sessions", "Sessions that are open.", counted(func() int { return len(mirror.sessions) }))
+	gauge("holdfast_cell_locks", "Names that are held, waited for or closed.", counted(func() int { return mirror.names.Len() }))
+	gauge("holdfast_cell_files", "Nodes.", counted(func() int { return mirror.nodes.Len() }))
+	gauge("holdfast_cell_revision", "The revision that the member has come to.", counted(func() int { return int(mirror.rev) }))
 	gauge("holdfast_cell_has_leader", "1 if the member knows a leader.", func() int64 { return oneIf(etcd.Leader() != 0) })
 	gauge("holdfast_cell_leads", "1 if the member leads the cell.", func() int64 { return oneIf(m.leads()) })
 	gauge("holdfast_cell_refuses_new", "1 if there is too little space for new sessions, locks and files.",

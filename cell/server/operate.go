@@ -261,6 +261,10 @@ const idAt = "holdfast/cell"
 // nobody ever sees them. Ephemeral nodes go soon after, as those of every session that is over.
 func (m *Member) identify(ctx context.Context) (done bool, err error) {
 	id := m.etcd.Server.Cluster().ID().String()
+	is, err := m.client.Get(ctx, idAt)
+	if err != nil || len(is.Kvs) > 0 && string(is.Kvs[0].Value) == id { // nothing is put if etcd's file is full
+		return err == nil, err
+	}
 	first := []clientv3.Op{clientv3.OpPut(idAt, id)}
 	for _, keys := range []string{layout.LocksAt, layout.TombstonesAt, sessionsAt, homesAt, aliveAt, watchesAt} {
 		first = append(first, clientv3.OpDelete(keys, clientv3.WithPrefix()))
