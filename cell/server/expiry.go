@@ -45,16 +45,13 @@ func exists(id string) *etcdserverpb.Compare {
 	return table.CompareCreated([]byte(sessionsAt+id), nil, etcdserverpb.Compare_GREATER, 0)
 }
 
-// settle makes this process a session's home.
-func (f *front) settle(ctx context.Context, s *session) error {
-	resp, err := f.txn(ctx, when(compares{exists(s.id)}, table.PutOp([]byte(homesAt+s.id), f.aliveness.process, 0)))
-	switch {
-	case err != nil:
-		return ofStore(ctx, err)
-	case !resp.Succeeded:
+// doFor does something for a session, if that is not over.
+func (f *front) doFor(ctx context.Context, s *session, op *etcdserverpb.RequestOp) error {
+	resp, err := f.txn(ctx, when(compares{exists(s.id)}, op))
+	if err == nil && !resp.Succeeded {
 		return errSessionOver
 	}
-	return nil
+	return ofStore(ctx, err)
 }
 
 // confirm takes a sign of life for a session, or for its places, and returns from when on it counts. This process becomes the
@@ -90,7 +87,7 @@ func (f *front) confirm(ctx context.Context, s *session, places bool) (driver.In
 		switch {
 		case err != nil:
 		case taken == 0:
-			err = f.settle(ctx, s)
+			err = f.doFor(ctx, s, table.PutOp([]byte(homesAt+s.id), f.aliveness.process, 0))
 		default:
 			err = f.sync(ctx)
 		}

@@ -300,13 +300,7 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	if want != 0 {
 		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), 0)
 	}
-	resp, err := f.txn(ctx, when(compares{exists(s.id)}, op))
-	if err == nil && !resp.Succeeded {
-		err = errSessionOver
-	}
-	if err != nil {
-		return nil, ofStore(ctx, err)
-	}
+	err = f.doFor(ctx, s, op)
 	shown, _ := f.showNode(m.Path, 0) // nil: it is not there
-	return &cellv1.FilesWatchResponse{Node: shown}, nil
+	return &cellv1.FilesWatchResponse{Node: shown}, err
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"log/slog"
 	"strings"
 	"sync"
@@ -133,10 +134,13 @@ func (f *front) session(ctx context.Context, text string) (*session, error) {
 		return nil, refuse(cellv1.Reason_REASON_INVALID, "session: what Open has returned is wanted")
 	}
 	s, err := f.known(ctx, id)
-	if err == nil && !s.record.admits(principalOf(ctx), secret) {
+	if err != nil {
+		return nil, err
+	}
+	if subtle.ConstantTimeCompare([]byte(hashed(secret)), []byte(s.record.Secret)) != 1 || s.record.Principal != principalOf(ctx) {
 		return nil, errNotYours
 	}
-	return s, err
+	return s, nil
 }
 
 // known returns the session of an id.

@@ -35,9 +35,12 @@ type cell struct{ *Member }
 func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
 	s := c.etcd.Server
 	r := &cellv1.StatusResponse{
-		Cell: s.Cluster().ID().String(), Member: c.config.Name, Version: version(),
+		Cell: s.Cluster().ID().String(), Member: c.config.Name,
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
 		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: c.front.shortage(),
+	}
+	if program, ok := debug.ReadBuildInfo(); ok {
+		r.Version = program.Main.Version
 	}
 	leader := types.ID(s.Leader())
 	for _, m := range s.Cluster().Members() {
@@ -53,14 +56,6 @@ func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResp
 	m := c.front.mirror
 	r.Revision, r.Sessions, r.Names, r.Nodes = m.rev, int32(len(m.sessions)), int32(m.names.Len()), int32(m.nodes.Len())
 	return r, nil
-}
-
-// version is that of the program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return ""
 }
 
 // Add makes room for another member. It learns first, and counts once it has caught up: else a member

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -41,12 +40,6 @@ func (r *record) lockDelay() time.Duration { return time.Duration(r.LockDelay) *
 
 // lasts is how long what the session has lasts after a sign of life.
 func (r *record) lasts() time.Duration { return r.ttl() + r.lockDelay() }
-
-// admits reports whether a caller may use the session.
-func (r *record) admits(principal, secret string) bool {
-	same := subtle.ConstantTimeCompare([]byte(hashed(secret)), []byte(r.Secret)) == 1
-	return same && r.Principal == principal
-}
 
 // newSessionID returns a random id. It is the name of the client in the session's keys.
 func newSessionID() string {
