@@ -74,12 +74,6 @@ func (f *front) run(watcher clientv3.Watcher) {
 	f.background.Go(func() { f.each(expireEvery, f.expire) })
 }
 
-// loaded waits until the mirror has what the cell has.
-func (f *front) loaded(ctx context.Context) (done bool, err error) {
-	err = f.mirror.reach(ctx, 1)
-	return err == nil, err
-}
-
 // each does something now, and again and again until the member stops.
 func (f *front) each(interval time.Duration, do func()) {
 	for f.life.Err() == nil {

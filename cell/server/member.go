@@ -85,7 +85,7 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 	}
 	if err == nil {
 		m.front.run(m.client)
-		err = m.until(ctx, m.front.loaded)
+		err = m.until(ctx, func(ctx context.Context) error { return m.front.mirror.reach(ctx, 1) }) // it is loaded
 	}
 	if err != nil {
 		listener.Close()
@@ -97,17 +97,15 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 }
 
 // until tries a step of the start until it is done: a majority of the members must run for it.
-func (m *Member) until(ctx context.Context, step func(context.Context) (done bool, err error)) error {
+func (m *Member) until(ctx context.Context, step func(context.Context) error) error {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, within)
-		done, err := step(bounded)
+		err := step(bounded)
 		cancel()
-		if done {
+		if err == nil || err == errNoMember {
 			return err
 		}
-		if err != nil {
-			m.front.log.Info("this member does not count yet", "reason", err)
-		}
+		m.front.log.Info("this member does not count yet", "reason", err)
 		if !pause.Sleep(ctx, retryEvery) {
 			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
 		}

@@ -115,20 +115,21 @@ func (c cell) change(ctx context.Context, do func(context.Context) error, what s
 
 // join sees to it that a member counts and is where it says. It learns until it has caught up, if it was
 // added; and its peer URL may be another one than when it was started last.
-func (m *Member) join(ctx context.Context) (done bool, err error) {
+func (m *Member) join(ctx context.Context) (err error) {
 	own, want := m.etcd.Server.Cluster().Member(m.etcd.Server.MemberID()), m.config.peerURL()
-	switch {
-	case own == nil:
-		return true, errors.New("this member is not in the cell: it was removed, or its data is of another cell")
-	case len(own.PeerURLs) != 1 || own.PeerURLs[0] != want:
-		_, err = m.client.MemberUpdate(ctx, uint64(own.ID), []string{want})
-	case own.IsLearner:
-		_, err = m.client.MemberPromote(ctx, uint64(own.ID)) // refused until it has caught up
-	default:
-		return true, nil
+	if own == nil {
+		return errNoMember
 	}
-	return false, err
+	if len(own.PeerURLs) != 1 || own.PeerURLs[0] != want {
+		_, err = m.client.MemberUpdate(ctx, uint64(own.ID), []string{want})
+	}
+	if err == nil && own.IsLearner {
+		_, err = m.client.MemberPromote(ctx, uint64(own.ID)) // refused until it has caught up
+	}
+	return err
 }
+
+var errNoMember = errors.New("this member is not in the cell: it was removed, or its data is of another cell")
 
 // A backup is a snapshot of etcd's, with its checksum behind it, as etcd's own tools write and read it.
 //
@@ -254,16 +255,16 @@ const idAt = "holdfast/cell"
 // identify puts the cell's id into a cell that has just been made. If the cell was made of a backup, another id stands
 // there, or none, and all is of the backup: then sessions and locks go. Every member does it before it serves anybody, so
 // nobody ever sees them. Ephemeral nodes go soon after, as those of every session that is over.
-func (m *Member) identify(ctx context.Context) (done bool, err error) {
+func (m *Member) identify(ctx context.Context) error {
 	id := m.etcd.Server.Cluster().ID().String()
 	is, err := m.client.Get(ctx, idAt)
 	if err != nil || len(is.Kvs) > 0 && string(is.Kvs[0].Value) == id { // nothing is put if etcd's file is full
-		return err == nil, err
+		return err
 	}
 	first := []clientv3.Op{clientv3.OpPut(idAt, id)}
 	for _, keys := range []string{layout.LocksAt, layout.TombstonesAt, sessionsAt, homesAt, aliveAt, watchesAt} {
 		first = append(first, clientv3.OpDelete(keys, clientv3.WithPrefix()))
 	}
 	_, err = m.client.Txn(ctx).If(clientv3.Compare(clientv3.Value(idAt), "=", id)).Else(first...).Commit()
-	return err == nil, err
+	return err
 }
