@@ -50,8 +50,9 @@ func (l locks) Acquire(ctx context.Context, m *cellv1.AcquireRequest) (_ *cellv1
 // situation is what the mirror says of an acquire.
 type situation struct {
 	own      *entry
-	ended    bool // the session is over
-	over     bool // the request has a tombstone
+	denied   error // the caller may not lock the name, or not any more
+	ended    bool  // the session is over
+	over     bool  // the request has a tombstone
 	free     bool
 	mismatch error
 	holder   *cellv1.HeldBy
@@ -60,7 +61,7 @@ type situation struct {
 	n        int32 // a number for a new key that the session does not use
 }
 
-func (a *acquire) look() situation {
+func (a *acquire) look(ctx context.Context) situation {
 	m := a.mirror
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,6 +69,7 @@ func (a *acquire) look() situation {
 	own := layout.Dir(a.Name) + a.session.id + "."
 	s := situation{own: n.find(a.Owner), ended: a.session.over, newest: n.newest(""), newestOf: n.newest(own)}
 	_, s.over = m.tombstones[tombstoneOf(a.Name, a.Owner)]
+	s.denied = a.allowedLocked(ctx, a.Name, toWrite)
 	if s.own != nil || n == nil {
 		s.free = n == nil
 		return s
@@ -103,14 +105,15 @@ var errOver = refuse(cellv1.Reason_REASON_NOT_HELD, "this request is over: it wa
 // nobody that it has the name already, before the mirror has caught up.
 func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
 	for synced := false; ; {
-		err := a.mayUse(ctx, a.Name, toWrite) // also when its place was withdrawn
-		s := a.look()
+		var err error
+		s := a.look(ctx)
 		switch {
-		case err != nil:
 		case s.ended:
 			return nil, errSessionOver
-		case !synced && (s.own != nil || s.over || !s.free && (s.mismatch != nil || !a.waits())):
+		case !synced && (s.denied != nil || s.own != nil || s.over || !s.free && (s.mismatch != nil || !a.waits())):
 			synced, err = true, a.sync(ctx)
+		case s.denied != nil:
+			return nil, s.denied
 		case s.own != nil:
 			resp, err := a.has(ctx, s.own)
 			if resp != nil || err != nil {
@@ -118,17 +121,16 @@ func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
 			}
 		case s.over:
 			return nil, errOver
-		case s.free:
-			resp, err := a.take(ctx, &s)
+		case !s.free && s.mismatch != nil:
+			return nil, s.mismatch
+		case !s.free && !a.waits():
+			return nil, held(a.Name, s.holder)
+		default:
+			resp, err := a.put(ctx, &s)
 			if resp != nil || err != nil {
 				return resp, err
 			}
-		case s.mismatch != nil:
-			return nil, s.mismatch
-		case !a.waits():
-			return nil, held(a.Name, s.holder)
-		default:
-			synced, err = true, a.enter(ctx, &s)
+			synced = synced || !s.free
 		}
 		if err != nil {
 			return nil, err
@@ -138,48 +140,43 @@ func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
 
 func (a *acquire) waits() bool { return a.queue || a.wait > 0 }
 
-// take puts the key of a hold, if the name is still as the mirror shows it. It answers at once, before
-// the mirror shows the hold: else the answer would come later by the way of an event through etcd.
-func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireResponse, error) {
+// put puts the request's key: that of a hold, if the name is still as the mirror shows it, or that of a place. It answers
+// for a hold at once, before the mirror shows it: else the answer would come later by the way of an event through etcd.
+//
+// A place is at the end of the queue wherever other keys come, so only the session's own keys must be as the mirror shows
+// them: the same request may be made at two members. A place behind one of another kind, which came at the same moment,
+// waits like any other.
+func (a *acquire) put(ctx context.Context, s *situation) (*cellv1.AcquireResponse, error) {
 	if err := a.mayHave(ctx, callerOf(ctx), "locks", 1); err != nil {
 		return nil, err
 	}
 	key := layout.Key(a.Name, a.session.id, s.n)
 	txn := layout.Take(a.Name, requestFor(a.Name, a.Owner), key, a.text(false), 0, s.newest, 1)
+	if !s.free {
+		if n := s.holder.Queued; n >= maxWaiters {
+			return nil, refuse(cellv1.Reason_REASON_QUOTA, "%d wait for %.80q: more are not right", n, a.Name)
+		}
+		if err := a.signOfLife(ctx); err != nil {
+			return nil, err
+		}
+		own := layout.Dir(a.Name) + a.session.id + "."
+		txn = when(compares{
+			table.CompareCreated([]byte(tombstoneOf(a.Name, a.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+			table.CompareCreated([]byte(own), []byte(clientv3.GetPrefixRangeEnd(own)), etcdserverpb.Compare_LESS, s.newestOf+1),
+		}, table.PutOp([]byte(key), a.text(true), 0))
+	}
 	txn.Compare = append(txn.Compare, exists(a.session.id))
-	resp, err := a.put(ctx, txn)
-	switch {
-	case err != nil:
+	resp, err := a.front.put(ctx, txn)
+	if err != nil {
 		return nil, ofStore(ctx, err)
-	case !resp.Succeeded:
-		return nil, ofStore(ctx, a.mirror.reach(ctx, resp.Header.Revision))
 	}
 	rev := resp.Header.Revision
+	if !s.free || !resp.Succeeded {
+		return nil, ofStore(ctx, a.mirror.reach(ctx, rev))
+	}
 	r := &cellv1.AcquireResponse{Revision: rev}
 	a.granted(r, a.Mode, layout.Token(rev))
 	return r, nil
-}
-
-// enter puts the key of a place. It is at the end of the queue wherever other keys come, so only the
-// session's own keys must be as the mirror shows them: the same request may be made at two members. A place behind
-// one of another kind, which came at the same moment, waits like any other.
-func (a *acquire) enter(ctx context.Context, s *situation) error {
-	if n := s.holder.Queued; n >= maxWaiters {
-		return refuse(cellv1.Reason_REASON_QUOTA, "%d wait for %.80q: more are not right", n, a.Name)
-	}
-	if err := a.mayHave(ctx, callerOf(ctx), "locks", 1); err != nil {
-		return err
-	}
-	if err := a.signOfLife(ctx); err != nil {
-		return err
-	}
-	own := layout.Dir(a.Name) + a.session.id + "."
-	_, err := a.txn(ctx, when(compares{
-		exists(a.session.id),
-		table.CompareCreated([]byte(tombstoneOf(a.Name, a.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
-		table.CompareCreated([]byte(own), []byte(clientv3.GetPrefixRangeEnd(own)), etcdserverpb.Compare_LESS, s.newestOf+1),
-	}, table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(true), 0)))
-	return ofStore(ctx, err)
 }
 
 // signOfLife gives that of the session's places, once in a while. The mirror shows what had become of the places before: a

@@ -282,7 +282,7 @@ func TestLargeRequests(t *testing.T) {
 	serves(t, m)
 }
 
-// TestSequencerHeader: a call that carries a sequencer is done only if its hold stands, and one that is forged is of
+// TestSequencerHeader: a call that carries a sequencer is refused unless its hold stands, and one that is forged is of
 // no use.
 func TestSequencerHeader(t *testing.T) {
 	m := start(t)

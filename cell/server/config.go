@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -104,17 +103,18 @@ func (c *Config) check() error {
 }
 
 func (c *Config) checkSelf() error {
-	switch host, _, err := net.SplitHostPort(c.Listen); {
+	allowed := loopback(c.Listen) || c.Insecure
+	switch _, _, err := net.SplitHostPort(c.Listen); {
 	case c.Data == "":
 		return errors.New("the data directory is missing")
 	case len(c.socket()) > longestSocket:
 		return fmt.Errorf("the data directory %s: its path is too long by %d bytes for a socket in it", c.Data, len(c.socket())-longestSocket)
 	case err != nil:
 		return fmt.Errorf("listen: %w: host:port is right", err)
-	case !loopback(host) && !c.TLS.set() && !c.Insecure:
+	case !allowed && !c.TLS.set():
 		return fmt.Errorf("listen: %s is not of this host alone, and there is no certificate: "+
 			"everybody on the network could read session secrets. Give the member a certificate, or allow it by --insecure", c.Listen)
-	case !loopback(host) && !c.knowsPrincipals() && !c.Insecure:
+	case !allowed && !c.knowsPrincipals():
 		return fmt.Errorf("listen: %s is not of this host alone, and nobody is asked who he is: everybody on the "+
 			"network could take every lock. Name the authority of clients' certificates, or a file of principals, or allow it by --insecure", c.Listen)
 	case c.Connections < 1:
@@ -132,8 +132,7 @@ func (c *Config) knowsPrincipals() bool { return c.Principals != "" || c.TLS.CA 
 
 // local reports whether everybody is admitted because nobody comes from another host.
 func (c *Config) local() bool {
-	host, _, _ := net.SplitHostPort(c.Listen)
-	return loopback(host) && !c.knowsPrincipals() && !c.Insecure
+	return loopback(c.Listen) && !c.knowsPrincipals() && !c.Insecure
 }
 
 const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
@@ -170,15 +169,13 @@ func (c *Config) checkPeers() error {
 	case tls && (c.PeerTLS.Cert == "" || c.PeerTLS.Key == "" || c.PeerTLS.CA == ""):
 		return errors.New("peers: a certificate, its key and the authority of the other members' belong together")
 	}
-	for name, text := range c.Members {
+	for _, text := range c.Members {
 		u, _ := url.Parse(text)
 		switch {
 		case (u.Scheme == "https") != tls:
 			return fmt.Errorf("members: %s: https and the peers' certificate belong together", text)
 		case u.Scheme == "http" && !loopback(u.Hostname()):
 			return fmt.Errorf("members: %s: among several hosts members need certificates", text)
-		case name == c.Name:
-			c.PeerListen = cmp.Or(c.PeerListen, u.Host)
 		}
 	}
 	return nil
@@ -190,8 +187,12 @@ func isPeerURL(text string) bool {
 	return err == nil && u.Host != "" && u.Port() != "" && u.Path == "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// loopback reports whether a host is this one for everybody.
+// loopback reports whether a host, with a port or without, is this one for everybody.
 func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -206,22 +207,18 @@ func (c *Config) peerURL() string {
 
 // cluster is the list of members as etcd wants it.
 func (c *Config) cluster() string {
-	if len(c.Members) == 0 {
-		return c.Name + "=" + c.peerURL()
-	}
-	var all []string
+	all := []string{c.Name + "=" + c.peerURL()}
 	for name, u := range c.Members {
-		all = append(all, name+"="+u)
+		if name != c.Name {
+			all = append(all, name+"="+u)
+		}
 	}
-	slices.Sort(all)
 	return strings.Join(all, ",")
 }
 
 // longestSocket is how long the path of a socket may be on every system, in bytes.
 const longestSocket = 103
 
-// socket and peerSocket are where etcd listens that listens to nobody beyond the data directory.
-func (c *Config) socket() string     { return filepath.Join(c.Data, "etcd.sock") }
-func (c *Config) peerSocket() string { return filepath.Join(c.Data, "peer.sock") }
-
+// socket is where etcd listens for its clients: nobody beyond the data directory.
+func (c *Config) socket() string  { return filepath.Join(c.Data, "etcd.sock") }
 func (c *Config) etcdDir() string { return filepath.Join(c.Data, "etcd") }

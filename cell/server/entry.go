@@ -27,7 +27,7 @@ type entry struct {
 	at       *name
 	session  *session // nil: it closes its name
 	holds    bool
-	since    driver.Instant // when this member has learnt that it holds, or closes the name
+	since    driver.Instant // when this member has learnt that it is there, or holds, or closes the name
 	gone     bool
 	released bool          // by a call of this member: its session need not be told
 	answered chan struct{} // closed when a place has become a hold or is gone; nil: nobody waits for that

@@ -2,19 +2,18 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -30,8 +29,9 @@ func startEtcd(ctx context.Context, c *Config, stopping context.Context) (*embed
 	if err := makePrivate(c.Data); err != nil {
 		return nil, err
 	}
-	if err := unused(filepath.Join(c.etcdDir(), "member", "snap", "db")); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Data, err)
+	if used, err := net.Dial("unix", c.socket()); err == nil { // etcd would wait for the other one, without a word
+		used.Close()
+		return nil, fmt.Errorf("%s: the data are in use: another member runs there", c.Data)
 	}
 	e, err := embed.StartEtcd(etcdConfig(c, stopping))
 	if err != nil {
@@ -48,22 +48,6 @@ func startEtcd(ctx context.Context, c *Config, stopping context.Context) (*embed
 	}
 	e.Close()
 	return nil, fmt.Errorf("etcd: %w", err)
-}
-
-// usedWithin is how long another member that is about to end may still have the data.
-const usedWithin = 2 * time.Second
-
-// unused returns an error if another process has etcd's file open. etcd would wait for it: without a word,
-// for as long as that process lives, and whatever the context.
-func unused(file string) error {
-	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: usedWithin})
-	switch {
-	case err == nil:
-		return db.Close()
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return errors.New("the data are in use: another member runs there")
-	}
-	return nil // the member is new, or etcd says what is wrong
 }
 
 // makePrivate makes a directory for nobody else, or sees that it is one.
@@ -90,18 +74,14 @@ func etcdConfig(c *Config, stopping context.Context) *embed.Config {
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(c.Log, stopping))
 	socket := url.URL{Scheme: "unix", Host: c.socket()}
 	e.ListenClientUrls, e.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
-	e.InitialClusterToken = "holdfast-cell"
-	e.InitialCluster = c.cluster()
-	e.StrictReconfigCheck = true
+	e.InitialClusterToken, e.InitialCluster, e.StrictReconfigCheck = "holdfast-cell", c.cluster(), true
+	own, _ := url.Parse(c.peerURL()) // checked before
+	e.AdvertisePeerUrls = []url.URL{*own}
+	e.ListenPeerUrls = []url.URL{{Scheme: own.Scheme, Host: cmp.Or(c.PeerListen, own.Host)}}
 	if len(c.Members) == 0 {
 		e.InitialClusterToken = rand.Text() // so that each cell has another id, though its member has no address
-		e.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.peerSocket()}}
-		e.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Host: c.Name}}
-		return e
+		e.ListenPeerUrls = nil
 	}
-	own, _ := url.Parse(c.Members[c.Name]) // checked before
-	e.AdvertisePeerUrls = []url.URL{*own}
-	e.ListenPeerUrls = []url.URL{{Scheme: own.Scheme, Host: c.PeerListen}}
 	if c.Join {
 		e.ClusterState = embed.ClusterStateFlagExisting
 	}
@@ -111,17 +91,6 @@ func etcdConfig(c *Config, stopping context.Context) *embed.Config {
 		}
 	}
 	return e
-}
-
-// etcdStore is a member's etcd as its front sees it.
-type etcdStore struct{ *etcdserver.EtcdServer }
-
-// Reached implements store. It agrees with the leader, as each linearizable read does, and reads nothing.
-func (s etcdStore) Reached(ctx context.Context) (int64, error) {
-	if err := s.LinearizableReadNotify(ctx); err != nil {
-		return 0, err
-	}
-	return s.KV().Rev(), nil
 }
 
 // etcdLog writes what etcd has to say to the member's log, with etcd's own fields as JSON. etcd's warnings inform us.
@@ -153,13 +122,12 @@ func (l etcdLog) Write(line []byte) (int, error) {
 // within bounds a request to etcd.
 const within = 5 * time.Second
 
-// failover is a member's etcd, which answers within a bounded time, and for whom a change of the leader does not mean a
+// etcdStore is a member's etcd, which answers within a bounded time, and for whom a change of the leader does not mean a
 // long wait. What a member has sent to a leader that dies, stands still or gives the leadership away may be lost, and
 // etcd waits for an answer until the request's time is over.
-type failover struct {
-	store
-	changed func() <-chan struct{} // closed when there is a leader, and it is another one
-	reign   atomic.Pointer[context.Context]
+type etcdStore struct {
+	*etcdserver.EtcdServer
+	reign atomic.Pointer[context.Context]
 }
 
 // errLeaderGone says that there is another leader than the one to which a request was sent.
@@ -169,21 +137,21 @@ var errLeaderGone = errors.New("another member leads now, and the one before may
 // what was written by a majority, and finishes it first.
 const settleWithin = 500 * time.Millisecond
 
-func newFailover(s store, changed func() <-chan struct{}) *failover {
+func newEtcdStore(e *etcdserver.EtcdServer) *etcdStore {
 	always := context.Background()
-	f := &failover{store: s, changed: changed}
-	f.reign.Store(&always)
-	return f
+	s := &etcdStore{EtcdServer: e}
+	s.reign.Store(&always)
+	return s
 }
 
 // watch gives requests to a leader up when there has been another one for a while, until life ends.
-func (f *failover) watch(life context.Context) {
-	for change := f.changed(); life.Err() == nil; {
+func (s *etcdStore) watch(life context.Context) {
+	for change := s.LeaderChangedNotify(); life.Err() == nil; {
 		reign, end := context.WithCancel(context.Background())
-		f.reign.Store(&reign)
+		s.reign.Store(&reign)
 		select {
 		case <-change:
-			change = f.changed() // before the next reign begins, so that no request of it misses one
+			change = s.LeaderChangedNotify() // before the next reign begins, so that no request of it misses one
 		case <-life.Done():
 		}
 		time.AfterFunc(settleWithin, end)
@@ -191,12 +159,12 @@ func (f *failover) watch(life context.Context) {
 }
 
 // ask makes a request, which is given up in time, and when another member has led for a while.
-func ask[Q, A any](ctx context.Context, f *failover, request func(context.Context, Q) (A, error), q Q) (answer A, err error) {
+func ask[Q, A any](ctx context.Context, s *etcdStore, request func(context.Context, Q) (A, error), q Q) (answer A, err error) {
 	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(*f.reign.Load(), func() { cancel(errLeaderGone) })()
+	defer context.AfterFunc(*s.reign.Load(), func() { cancel(errLeaderGone) })()
 	if answer, err = request(ctx, q); err != nil && context.Cause(ctx) == errLeaderGone {
 		err = errLeaderGone
 	}
@@ -204,23 +172,24 @@ func ask[Q, A any](ctx context.Context, f *failover, request func(context.Contex
 }
 
 // Txn implements store. What fails may have been done.
-func (f *failover) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	return ask(ctx, f, f.store.Txn, r)
+func (s *etcdStore) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	return ask(ctx, s, s.EtcdServer.Txn, r)
 }
 
 // Range implements store.
-func (f *failover) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
-	return ask(ctx, f, f.store.Range, r)
+func (s *etcdStore) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	return ask(ctx, s, s.EtcdServer.Range, r)
 }
 
-// Reached implements store. It asks again when the leader's end is what it fails by.
-func (f *failover) Reached(ctx context.Context) (int64, error) {
+// Reached implements store. It agrees with the leader, as each linearizable read does, and reads nothing. It asks again
+// when the leader's end is what it fails by.
+func (s *etcdStore) Reached(ctx context.Context) (int64, error) {
 	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	for {
-		rev, err := ask(ctx, f, func(ctx context.Context, _ any) (int64, error) { return f.store.Reached(ctx) }, nil)
+		_, err := ask(ctx, s, func(ctx context.Context, _ any) (any, error) { return nil, s.LinearizableReadNotify(ctx) }, nil)
 		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil {
-			return rev, err
+			return s.KV().Rev(), err
 		}
 	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -46,16 +45,13 @@ func exists(id string) *etcdserverpb.Compare {
 	return table.CompareCreated([]byte(sessionsAt+id), nil, etcdserverpb.Compare_GREATER, 0)
 }
 
-// settle makes this process a session's home.
-func (f *front) settle(ctx context.Context, s *session) error {
-	resp, err := f.txn(ctx, when(compares{exists(s.id)}, table.PutOp([]byte(homesAt+s.id), f.aliveness.process, 0)))
-	switch {
-	case err != nil:
-		return ofStore(ctx, err)
-	case !resp.Succeeded:
+// doFor does something for a session, if that is not over.
+func (f *front) doFor(ctx context.Context, s *session, op *etcdserverpb.RequestOp) error {
+	resp, err := f.txn(ctx, when(compares{exists(s.id)}, op))
+	if err == nil && !resp.Succeeded {
 		return errSessionOver
 	}
-	return nil
+	return ofStore(ctx, err)
 }
 
 // confirm takes a sign of life for a session, or for its places, and returns from when on it counts. This process becomes the
@@ -91,7 +87,7 @@ func (f *front) confirm(ctx context.Context, s *session, places bool) (driver.In
 		switch {
 		case err != nil:
 		case taken == 0:
-			err = f.settle(ctx, s)
+			err = f.doFor(ctx, s, table.PutOp([]byte(homesAt+s.id), f.aliveness.process, 0))
 		default:
 			err = f.sync(ctx)
 		}
@@ -186,37 +182,37 @@ const expireEvery = 500 * time.Millisecond
 // expireAtOnce is how many sessions a member ends side by side.
 const expireAtOnce = 32
 
-// expired is a session that is over, or of which the places are.
+// expired is a session that is over, or of which places are.
 type expired struct {
 	*session
-	places bool  // only the places are
-	left   bool  // it has ended, and something of it is left: whoever has ended it may have died
-	rev    int64 // of its home
+	places []*entry // only these are; nil: the session is
+	left   bool     // it has ended, and something of it is left: whoever has ended it may have died
+	rev    int64    // of its home
 	same   compares
 }
 
-// expire ends what is over, until the member stops.
+// expire ends what is over.
 func (f *front) expire() {
-	f.each(expireEvery, func() {
-		var ending sync.WaitGroup
-		turn := make(chan struct{}, expireAtOnce)
-		for _, e := range f.expired() {
-			turn <- struct{}{}
-			ending.Go(func() {
-				defer func() { <-turn }()
-				if err := f.endExpired(e); err != nil && f.life.Err() == nil {
-					f.log.Debug("what is over has not ended yet", "session", e.id, "error", err)
-				}
-			})
-		}
-		ending.Wait()
-		if !f.leads() {
-			return
-		}
-		if err := f.openNames(f.life); err != nil && f.life.Err() == nil {
-			f.log.Debug("what closes names is not removed yet", "error", err)
-		}
-	})
+	var ending sync.WaitGroup
+	turn := make(chan struct{}, expireAtOnce)
+	for _, e := range f.expired() {
+		turn <- struct{}{}
+		ending.Go(func() {
+			defer func() { <-turn }()
+			f.notYet(f.endExpired(e))
+		})
+	}
+	ending.Wait()
+	if f.leads() {
+		f.notYet(f.forgetOld(f.life))
+	}
+}
+
+// notYet notes that something which is over has not ended yet. It is tried again.
+func (f *front) notYet(err error) {
+	if err != nil && f.life.Err() == nil {
+		f.log.Debug("what is over has not ended yet", "error", err)
+	}
 }
 
 // expired returns what is over, and does not take any more signs of life for it if this is its home.
@@ -238,12 +234,23 @@ func (f *front) expired() (all []expired) {
 			continue
 		}
 		end, endOfPlaces := f.endsLocked(s)
-		places := s.places > 0 && now >= endOfPlaces
-		if now < end && !places {
-			continue
+		e := expired{session: s, rev: s.home.rev}
+		if now < end {
+			if s.places == 0 {
+				continue
+			}
+			who := f.guard.named(s.record.Principal)
+			for entry := range s.entries {
+				// A client that waits already feels that its principal may not lock the name any more. A whole hold stays.
+				if entry.isPlace() && (now >= endOfPlaces || mine && !f.mirror.mayLocked(who, entry.at.name, toWrite)) {
+					e.places = append(e.places, entry)
+				}
+			}
+			if e.places == nil {
+				continue
+			}
 		}
 		s.home.ending = s.home.ending || mine
-		e := expired{session: s, places: now < end, rev: s.home.rev}
 		e.same = append(e.same, table.CompareChanged([]byte(homesAt+s.id), e.rev))
 		if !mine {
 			e.same = append(e.same, table.CompareChanged([]byte(aliveAt+s.home.process), f.mirror.alive[s.home.process].rev))
@@ -270,17 +277,17 @@ func (f *front) endExpired(e expired) error {
 	switch {
 	case e.left: // it may have been killed
 		return f.clear(f.life, e.session, true)
-	case e.places:
+	case e.places != nil:
 		return f.endPlaces(f.life, e)
 	}
 	return f.end(f.life, e.session, e.same, false)
 }
 
-// endPlaces takes the places and claims of a session away, and then lets its home take signs of life again.
+// endPlaces takes places and claims of a session away, and then lets its home take signs of life again.
 func (f *front) endPlaces(ctx context.Context, e expired) error {
 	var all []removal
 	f.mirror.mu.Lock()
-	for entry := range e.entries {
+	for _, entry := range e.places {
 		if entry.isPlace() {
 			all = append(all, removal{entry: entry, unused: true, tell: true, place: entry.Mod})
 		}
@@ -299,21 +306,6 @@ func (f *front) endPlaces(ctx context.Context, e expired) error {
 		e.home.ending = false
 	}
 	return nil
-}
-
-// sweepEvery is how often the leader withdraws places whose principals have lost their rights, and forgets what is old.
-const sweepEvery = 2 * time.Second
-
-// sweep does that until the member stops.
-func (f *front) sweep() {
-	f.each(sweepEvery, func() {
-		if !f.leads() {
-			return
-		}
-		if err := errors.Join(f.withdraw(f.life), f.forgetOld(f.life)); err != nil && f.life.Err() == nil {
-			f.log.Debug("what is not to stay is not removed yet", "error", err)
-		}
-	})
 }
 
 // A hold that ends before its minimum is over, or whose session is killed with a lock-delay, leaves its key behind: an
@@ -338,20 +330,6 @@ func closedText(e *entry, lasts time.Duration) string {
 	return v.String()
 }
 
-// openNames deletes what has closed names for long enough.
-func (f *front) openNames(ctx context.Context) error {
-	var over []removal
-	f.mirror.mu.Lock()
-	for e := range f.mirror.closed {
-		if f.clock.Now() >= e.opens() {
-			over = append(over, removal{entry: e, unused: true})
-		}
-	}
-	f.mirror.mu.Unlock()
-	_, err := f.remove(ctx, over)
-	return err
-}
-
 // tombstone says that a request is over, or that an operator has broken its hold.
 type tombstone struct {
 	sighting
@@ -361,30 +339,35 @@ type tombstone struct {
 // tombstonesLast is how long the cell remembers at least that a request is over (P6).
 const tombstonesLast = 2 * time.Minute
 
-// forgetOld deletes tombstones that are old enough, and the keys of processes that have been silent for long and are
-// nobody's home: mostly these have ended. One that lives tells so before it becomes a home.
+// silentFor is after how long a silent process is forgotten.
+const silentFor = 10 * time.Minute
+
+// forgetOld deletes what has closed names for long enough, tombstones that are old enough, and the keys of processes that
+// have been silent for long and are nobody's home: mostly these have ended. One that lives tells so before it becomes a home.
 func (f *front) forgetOld(ctx context.Context) error {
-	homes := map[string]bool{}
+	m, now := f.mirror, f.clock.Now()
 	var old []*etcdserverpb.RequestOp
-	forget := func(key string, last sighting, after time.Duration) {
-		if last.rev != 0 && f.clock.Now() >= max(last.seen, f.mirror.loaded).Add(after) {
-			same := compares{table.CompareChanged([]byte(key), last.rev)}
-			old = append(old, table.TxnOp(when(same, table.DeleteOp([]byte(key)))))
+	forget := func(key string, rev int64) {
+		same := compares{table.CompareChanged([]byte(key), rev)}
+		old = append(old, table.TxnOp(when(same, table.DeleteOp([]byte(key)))))
+	}
+	m.mu.Lock()
+	for e := range m.closed {
+		if now >= e.opens() {
+			forget(e.Key, e.Mod)
 		}
 	}
-	f.mirror.mu.Lock()
-	for key, t := range f.mirror.tombstones {
-		forget(key, t.sighting, tombstonesLast)
-	}
-	for _, s := range f.mirror.sessions {
-		homes[s.home.process] = true
-	}
-	for process, last := range f.mirror.alive {
-		if !homes[process] {
-			forget(aliveAt+process, last, silentFor)
+	for key, t := range m.tombstones {
+		if now >= max(t.seen, m.loaded).Add(tombstonesLast) {
+			forget(key, t.rev)
 		}
 	}
-	f.mirror.mu.Unlock()
+	for process, last := range m.alive {
+		if last.rev != 0 && now >= max(last.seen, m.loaded).Add(silentFor) && !m.isHomeLocked(process) {
+			forget(aliveAt+process, last.rev)
+		}
+	}
+	m.mu.Unlock()
 	for some := range slices.Chunk(old, removalsAtOnce) {
 		if _, err := f.store.Txn(ctx, when(nil, some...)); err != nil {
 			return err
@@ -393,5 +376,11 @@ func (f *front) forgetOld(ctx context.Context) error {
 	return nil
 }
 
-// silentFor is after how long a silent process is forgotten.
-const silentFor = 10 * time.Minute
+func (m *mirror) isHomeLocked(process string) bool {
+	for _, s := range m.sessions {
+		if s.home.process == process {
+			return true
+		}
+	}
+	return false
+}

@@ -34,20 +34,21 @@ type asFront struct {
 func newAsFront(t *testing.T, m *Member, wrap func(store) store) *asFront {
 	t.Helper()
 	life, end := context.WithCancel(context.Background())
-	var s store = etcdStore{m.etcd.Server}
+	var s store = newEtcdStore(m.etcd.Server)
 	if wrap != nil {
 		s = wrap(s)
 	}
 	f := &asFront{newFront(life, life, s, &m.config, m.front.guard), &byHand{}, t, context.WithValue(t.Context(), callerKey{}, anybody)}
 	f.advance(time.Hour)
 	f.clock, f.mirror.clock, f.leads = f.byHand, f.byHand, func() bool { return true }
-	loaded := make(chan struct{})
-	f.background.Go(func() { f.follow(m.client, loaded) })
+	f.background.Go(func() { f.follow(m.client) })
 	t.Cleanup(func() {
 		end()
 		f.background.Wait()
 	})
-	<-loaded
+	if err := f.mirror.reach(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 
@@ -173,7 +174,7 @@ func TestExpiry(t *testing.T) {
 			f.expect(id, 1, 1, "it has just been opened")
 			home.advance(after)
 			late := home.over(id)
-			if len(late) != 1 || late[0].places != (after < lifetime) {
+			if len(late) != 1 || (late[0].places != nil) != (after < lifetime) {
 				t.Fatalf("it is not over for its home: %v", late)
 			}
 			f.keep(credential)
@@ -210,7 +211,7 @@ func TestExpiry(t *testing.T) {
 		f.expect(id, 1, 1, "it has just been opened")
 		f.advance(lifetime + aliveFor)
 		late := f.over(id)
-		if len(late) != 1 || late[0].places {
+		if len(late) != 1 || late[0].places != nil {
 			t.Fatalf("it is not over for the other member: %v", late)
 		}
 		home.advance(aliveFor)
@@ -285,7 +286,7 @@ func TestExpiry(t *testing.T) {
 		f.advance(within)
 		f.end(f.over(id))
 		open := func() bool {
-			if err := errors.Join(f.openNames(t.Context()), f.sync(t.Context())); err != nil {
+			if err := errors.Join(f.forgetOld(t.Context()), f.sync(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			f.mirror.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
@@ -26,7 +27,7 @@ func (f files) Get(ctx context.Context, r *cellv1.GetRequest) (*cellv1.GetRespon
 	}
 	f.mirror.mu.Lock()
 	rev, err := f.mirror.rev, f.allowedLocked(ctx, r.Path, toRead)
-	shown, missing := f.nodeLocked(r.Path, r.Instance)
+	shown, missing := f.showNodeLocked(r.Path, r.Instance)
 	f.mirror.mu.Unlock()
 	if err := cmp.Or(err, missing); err != nil {
 		return nil, err
@@ -44,40 +45,44 @@ func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatRes
 	if err := f.syncFor(ctx, r.Path, toRead); err != nil {
 		return nil, err
 	}
-	shown, err := f.node(r.Path, r.Instance)
-	if err != nil {
-		return nil, err
-	}
-	return &cellv1.StatResponse{Node: shown}, nil
-}
-
-// mayUse reports whether the caller may do something with a path, as far as this member knows. Nobody is
-// refused before it has asked the others.
-func (f *front) mayUse(ctx context.Context, path string, r right) error {
-	if f.allowed(ctx, path, r) == nil {
-		return nil
-	}
-	return f.syncFor(ctx, path, r)
+	shown, err := f.showNode(r.Path, r.Instance)
+	return &cellv1.StatResponse{Node: shown}, err
 }
 
 // syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
-// another member takes the right away, and then a secret is written, this member does not show the secret. "" is of no
-// node: everybody may.
+// another member takes the right away, and then a secret is written, this member does not show the secret.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
-	if err := f.sync(ctx); err != nil || path == "" {
+	if err := f.sync(ctx); err != nil {
 		return err
 	}
-	return f.allowed(ctx, path, r)
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	return f.allowedLocked(ctx, path, r)
 }
 
 // changed does a transaction that is made of what the mirror shows, until that is how it is, for a caller who has a right
-// to a path. Before that it has the mirror catch up.
+// to a path. Before that it has the mirror catch up. plan returns the transaction, under the mirror's mutex.
 func (f *front) changed(ctx context.Context, path string, r right, plan func() (*etcdserverpb.TxnRequest, error)) (int64, error) {
-	for {
-		if err := f.syncFor(ctx, path, r); err != nil {
-			return 0, err
+	planned := func() (*etcdserverpb.TxnRequest, error) {
+		f.mirror.mu.Lock()
+		defer f.mirror.mu.Unlock()
+		if path != "" { // else it is about the session's own
+			if err := f.allowedLocked(ctx, path, r); err != nil {
+				return nil, err
+			}
 		}
 		txn, err := plan()
+		if s, depends := ctx.Value(sequencerKey{}).(driver.Sequencer); depends && err == nil { // nothing is written after its hold has ended
+			stands, stale := f.standsLocked(s)
+			txn.Compare, err = append(txn.Compare, stands), stale
+		}
+		return txn, err
+	}
+	for {
+		if err := f.sync(ctx); err != nil {
+			return 0, err
+		}
+		txn, err := planned()
 		if err != nil {
 			return 0, err
 		}
@@ -95,19 +100,38 @@ func errNoNode(path string) error {
 	return refuse(cellv1.Reason_REASON_NO_NODE, "there is no node %.80q, or not the one that is meant", path)
 }
 
-// node shows a node as the mirror has it.
-func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	return f.nodeLocked(path, instance)
+// errOther is the answer to a call that means something as it was before.
+func errOther(what, path string) error {
+	return refuse(cellv1.Reason_REASON_CHANGED, "the %s of %.80q are of another generation", what, path)
 }
 
-func (f *front) nodeLocked(path string, instance int64) (*cellv1.Node, error) {
+// meantLocked returns the node that a call means, and an error if it is not there, or its contents are not of the generation
+// that they must have. 0, or nil: any.
+func (f *front) meantLocked(path string, instance int64, generation *int64) (*node, error) {
 	n := f.mirror.nodeLocked(path)
-	if n == nil || instance != 0 && instance != n.instance {
+	switch {
+	case n == nil || instance != 0 && instance != n.instance:
 		return nil, errNoNode(path)
+	case generation != nil && *generation != n.contentsAt:
+		return n, errOther("contents", path)
+	}
+	return n, nil
+}
+
+// showNodeLocked shows a node as the mirror has it.
+func (f *front) showNodeLocked(path string, instance int64) (*cellv1.Node, error) {
+	n, err := f.meantLocked(path, instance, nil)
+	if err != nil {
+		return nil, err
 	}
 	return f.mirror.showNodeLocked(n), nil
+}
+
+// showNode does that.
+func (f *front) showNode(path string, instance int64) (*cellv1.Node, error) {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	return f.showNodeLocked(path, instance)
 }
 
 // Put writes the contents of a node.
@@ -119,12 +143,12 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 			return nil, err
 		}
 	}
+	if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
+		return nil, err
+	}
 	var shown *cellv1.Node
 	rev, err := f.changed(ctx, m.Path, toWrite, func() (txn *etcdserverpb.TxnRequest, err error) {
-		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
-			return nil, err
-		}
-		txn, shown, err = f.write(ctx, m, s)
+		txn, shown, err = f.writeLocked(ctx, m, s)
 		return txn, err
 	})
 	if err != nil {
@@ -138,22 +162,19 @@ func (f files) Put(ctx context.Context, m *cellv1.PutRequest) (*cellv1.PutRespon
 	return &cellv1.PutResponse{Node: shown}, nil
 }
 
-// write returns the transaction that writes a node, if it is as the mirror shows it, and the node as it is before; one
+// writeLocked returns the transaction that writes a node, if it is as the mirror shows it, and the node as it is before; one
 // that is to be made has no numbers yet.
-func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
+func (f *front) writeLocked(ctx context.Context, m *cellv1.PutRequest, s *session) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
 	key, contents := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path)
-	n := f.mirror.nodeLocked(m.Path)
-	there := n != nil
+	n, err := f.meantLocked(m.Path, m.Instance, m.IfGeneration)
 	switch {
-	case m.Instance != 0 && (!there || n.instance != m.Instance):
-		return nil, nil, errNoNode(m.Path)
-	case m.IfGeneration != nil && (there && n.contentsAt != *m.IfGeneration || !there && *m.IfGeneration != 0):
-		return nil, nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
-	case there:
+	case err == nil:
 		same := compares{table.CompareChanged(contents, n.contentsAt)}
 		return when(same, table.PutOp(contents, string(m.Contents), 0)), f.mirror.showNodeLocked(n), nil
+	case n != nil || m.Instance != 0:
+		return nil, nil, err
+	case m.GetIfGeneration() != 0:
+		return nil, nil, errOther("contents", m.Path)
 	}
 	rights := f.mirror.aclLocked(parentOf(m.Path))
 	rights.By, rights.Session = principalOf(ctx), ""
@@ -169,34 +190,23 @@ func (f *front) write(ctx context.Context, m *cellv1.PutRequest, s *session) (*e
 	return txn, f.mirror.showNodeLocked(&node{path: m.Path, acl: rights}), nil
 }
 
-// Delete removes a node.
+// Delete removes a node, if it has no children.
 func (f files) Delete(ctx context.Context, m *cellv1.DeleteRequest) (*cellv1.DeleteResponse, error) {
-	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) { return f.removal(m) })
-	if err != nil {
-		return nil, err
-	}
-	return &cellv1.DeleteResponse{}, nil
-}
-
-// removal returns the transaction that removes a node, if it is as the mirror shows it and has no
-// children.
-func (f *front) removal(m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, error) {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	n := f.mirror.nodeLocked(m.Path)
-	switch {
-	case n == nil || m.Instance != 0 && m.Instance != n.instance:
-		return nil, errNoNode(m.Path)
-	case m.IfGeneration != nil && n.contentsAt != *m.IfGeneration:
-		return nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
-	case f.mirror.hasChildrenLocked(m.Path):
-		return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
-	}
-	key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
-	return when(compares{
-		table.CompareChanged(contents, n.contentsAt),
-		table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
-	}, table.DeleteOp(key), table.DeleteOp(contents)), nil
+	_, err := f.changed(ctx, m.Path, toWrite, func() (*etcdserverpb.TxnRequest, error) {
+		n, err := f.meantLocked(m.Path, m.Instance, m.IfGeneration)
+		switch {
+		case err != nil:
+			return nil, err
+		case f.mirror.hasChildrenLocked(m.Path):
+			return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
+		}
+		key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
+		return when(compares{
+			table.CompareChanged(contents, n.contentsAt),
+			table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1),
+		}, table.DeleteOp(key), table.DeleteOp(contents)), nil
+	})
+	return &cellv1.DeleteResponse{}, err
 }
 
 // ReadDir lists the children of a path.
@@ -204,10 +214,21 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 	if err := f.syncFor(ctx, m.Path, toRead); err != nil {
 		return nil, err
 	}
-	resp := &cellv1.ReadDirResponse{}
+	resp, prefix := &cellv1.ReadDirResponse{}, ""
+	if m.Path != "" {
+		prefix = m.Path + "/"
+	}
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	for _, path := range f.mirror.childrenLocked(m.Path) {
+	children := map[string]bool{}
+	f.mirror.nodes.AscendGreaterOrEqual(&node{path: prefix}, func(n *node) bool {
+		rest, below := strings.CutPrefix(n.path, prefix)
+		if first, _, _ := strings.Cut(rest, "/"); below {
+			children[prefix+first] = true
+		}
+		return below
+	})
+	for _, path := range slices.Sorted(maps.Keys(children)) {
 		if path <= m.After || f.allowedLocked(ctx, path, toRead) != nil {
 			continue
 		}
@@ -224,47 +245,19 @@ func (f files) ReadDir(ctx context.Context, m *cellv1.ReadDirRequest) (*cellv1.R
 	return resp, nil
 }
 
-// childrenLocked returns the paths right below one, in their order. What is further below is passed over.
-func (m *mirror) childrenLocked(path string) []string {
-	prefix := ""
-	if path != "" {
-		prefix = path + "/"
-	}
-	children := map[string]bool{}
-	for from, more := prefix, true; more; {
-		more = false
-		m.nodes.AscendGreaterOrEqual(&node{path: from}, func(n *node) bool {
-			rest, below := strings.CutPrefix(n.path, prefix)
-			if !below {
-				return false
-			}
-			more = true
-			first, _, deeper := strings.Cut(rest, "/")
-			children[prefix+first] = true
-			if from = n.path + "\x00"; deeper {
-				from = prefix + first + "0" // the character after the slash
-			}
-			return false
-		})
-	}
-	return slices.Sorted(maps.Keys(children))
-}
-
 // SetACL changes who may do what with a node.
 func (f files) SetACL(ctx context.Context, m *cellv1.SetACLRequest) (*cellv1.SetACLResponse, error) {
 	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
 	var shown *cellv1.Node
 	rev, err := f.changed(ctx, m.Path, toAdminister, func() (_ *etcdserverpb.TxnRequest, err error) {
-		if shown, err = f.node(m.Path, m.Instance); err != nil {
+		if shown, err = f.showNodeLocked(m.Path, m.Instance); err != nil {
 			return nil, err
 		}
 		if m.IfGeneration != nil && *m.IfGeneration != shown.AclGeneration {
-			return nil, refuse(cellv1.Reason_REASON_CHANGED, "the rights of %.80q are of another generation", m.Path)
+			return nil, errOther("rights", m.Path)
 		}
-		f.mirror.mu.Lock()
-		was := f.mirror.aclLocked(m.Path) // if the node has gone since, the transaction fails
+		was := f.mirror.aclLocked(m.Path)
 		next.By, next.Session = was.By, was.Session
-		f.mirror.mu.Unlock()
 		text, err := json.Marshal(next)
 		return table.Change(nodesAt+m.Path, shown.AclGeneration, string(text)), err
 	})
@@ -307,13 +300,7 @@ func (f files) Watch(ctx context.Context, m *cellv1.FilesWatchRequest) (*cellv1.
 	if want != 0 {
 		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), 0)
 	}
-	resp, err := f.txn(ctx, when(compares{exists(s.id)}, op))
-	if err == nil && !resp.Succeeded {
-		err = errSessionOver
-	}
-	if err != nil {
-		return nil, ofStore(ctx, err)
-	}
-	shown, _ := f.node(m.Path, 0) // nil: it is not there
-	return &cellv1.FilesWatchResponse{Node: shown}, nil
+	err = f.doFor(ctx, s, op)
+	shown, _ := f.showNode(m.Path, 0) // nil: it is not there
+	return &cellv1.FilesWatchResponse{Node: shown}, err
 }

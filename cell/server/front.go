@@ -3,13 +3,17 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
@@ -37,10 +41,10 @@ type front struct {
 	poll       time.Duration   // driver.Caps.Poll
 	life       context.Context // until the member stops
 	background sync.WaitGroup
-	stopping   context.Context        // until parked calls are to go to another member
-	leads      func() bool            // whether this member leads the cell
-	written    atomic.Int64           // the last revision that a transaction of this member has seen
-	shortage   atomic.Pointer[string] // why nobody gets anything new; "": they do
+	stopping   context.Context // until parked calls are to go to another member
+	leads      func() bool     // whether this member leads the cell
+	shortage   func() string   // why nobody gets anything new; "": they do
+	written    atomic.Int64    // the last revision that a transaction of this member has seen
 	aliveness  aliveness
 }
 
@@ -50,24 +54,24 @@ type front struct {
 // which comes three times as often as long as the session has places. So a dead client's place is gone,
 // with the half second that its member may take to notice it (expireEvery), within two of poll (P7).
 func newFront(life, stopping context.Context, s store, c *Config, g *guard) *front {
-	shortest := wholeSeconds(c.Election * 3 / 2)
-	places := time.Duration(shortest+1) * time.Second
-	f := &front{
-		guard: g, store: s, mirror: newMirror(driver.HostClock), clock: driver.HostClock, log: c.Log, audit: c.Audit,
-		minTTL: time.Duration(shortest) * time.Second, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
-		life: life, stopping: stopping, aliveness: aliveness{process: rand.Text()},
+	shortest := (c.Election*3/2 + time.Second - 1).Truncate(time.Second)
+	places := shortest + time.Second
+	return &front{
+		guard: g, store: s, mirror: newMirror(driver.HostClock, g), clock: driver.HostClock, log: c.Log, audit: c.Audit,
+		minTTL: shortest, placeTTL: places, pulse: places / 3, poll: (places + time.Second) / 2,
+		life: life, stopping: stopping, shortage: func() string { return "" }, aliveness: aliveness{process: rand.Text()},
 	}
-	f.shortage.Store(new(string))
-	f.mirror.mayRead = func(s *session, path string) bool {
-		p := g.named(s.record.Principal)
-		return p != nil && f.mirror.mayLocked(p, path, toRead)
-	}
-	return f
 }
 
 // note notes what somebody has done to others: for those who ask later who it was.
 func (f *front) note(ctx context.Context, what string, args ...any) {
 	f.audit.Info(what, append(args, "by", principalOf(ctx))...)
+}
+
+// run does what goes on by itself until the member stops.
+func (f *front) run(watcher clientv3.Watcher) {
+	f.background.Go(func() { f.follow(watcher) })
+	f.background.Go(func() { f.each(expireEvery, f.expire) })
 }
 
 // each does something now, and again and again until the member stops.
@@ -87,7 +91,7 @@ func when(same compares, ops ...*etcdserverpb.RequestOp) *etcdserverpb.TxnReques
 
 // put does a transaction. The mirror may show it a little later.
 func (f *front) put(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	resp, err := f.fenced(ctx, req)
+	resp, err := f.store.Txn(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -119,18 +123,28 @@ func (f *front) sync(ctx context.Context) error {
 
 // session returns the session of a credential, if the caller may use it.
 func (f *front) session(ctx context.Context, text string) (*session, error) {
-	id, secret, err := credential(text)
+	id, secret, _ := strings.Cut(text, ".")
+	if !isSessionID(id) || secret == "" || len(secret) > 64 {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "session: what Open has returned is wanted")
+	}
+	s, err := f.known(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	if subtle.ConstantTimeCompare([]byte(hashed(secret)), []byte(s.record.Secret)) != 1 || s.record.Principal != principalOf(ctx) {
+		return nil, errNotYours
+	}
+	return s, nil
+}
+
+// known returns the session of an id.
+func (f *front) known(ctx context.Context, id string) (*session, error) {
 	for synced := false; ; synced = true {
 		f.mirror.mu.Lock()
 		s := f.mirror.sessions[id]
 		over := s != nil && s.over
 		f.mirror.mu.Unlock()
 		switch {
-		case s != nil && !s.record.admits(principalOf(ctx), secret):
-			return nil, errNotYours
 		case over || s == nil && synced:
 			return nil, errSessionOver
 		case s != nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -25,28 +24,22 @@ import (
 // sequencerHeader is the header of a call that is to be done only while a lock is held.
 const sequencerHeader = "Holdfast-Sequencer"
 
-// gate is what every request comes through.
+// gate is what every request comes through that is not about the member's health.
 type gate struct {
 	front  *front
-	guard  *guard
 	next   http.Handler
 	errors *connect.ErrorWriter
 	local  bool // everybody is admitted, because nobody comes from another host
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	l := lanes[r.URL.Path]
-	switch {
-	case g.local && !namesLoopback(r.Host):
+	if g.local && !loopback(r.Host) {
 		// A browser on this host may show a page of evil.example, which has just become a name of this
 		// host. Without this check the page could call.
 		http.Error(w, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)
 		return
-	case l == open:
-		g.next.ServeHTTP(w, r)
-		return
 	}
-	call, end, err := g.admit(w, r, l)
+	call, end, err := g.admit(w, r)
 	if err == nil {
 		defer end()
 		g.next.ServeHTTP(w, call)
@@ -58,36 +51,28 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit returns a call as it may be made, until end is called, or says why it must not be made.
-func (g *gate) admit(w http.ResponseWriter, r *http.Request, l lane) (call *http.Request, end func(), err error) {
-	shown, who, err := g.guard.identify(r)
+func (g *gate) admit(w http.ResponseWriter, r *http.Request) (call *http.Request, end func(), err error) {
+	who, expires, err := g.front.guard.identify(r)
 	if err != nil {
-		g.guard.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
+		g.front.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
 		return nil, nil, err
 	}
-	if err := who.admits(l); err != nil {
+	if err := who.admits(lanes[r.URL.Path]); err != nil {
 		return nil, nil, err
 	}
-	ctx, end := g.guard.begin(r.Context(), shown, who)
+	ctx, end := begin(r.Context(), who, expires)
 	if text := r.Header.Get(sequencerHeader); text != "" {
-		f, err := g.front.checkSequencer(ctx, text)
+		s, err := g.front.checkSequencer(ctx, text)
 		if err != nil {
 			end()
 			return nil, nil, err
 		}
-		ctx = context.WithValue(ctx, fenceKey{}, f)
+		ctx = context.WithValue(ctx, sequencerKey{}, s)
 	}
 	if r.URL.Path == cellv1connect.CellBackupProcedure { // it takes as long as it takes
 		http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	}
 	return r.WithContext(ctx), end, nil
-}
-
-// namesLoopback reports whether the host that a request is for is this one for everybody.
-func namesLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return loopback(strings.Trim(host, "[]"))
 }
 
 // lane says how a call is admitted.
@@ -97,7 +82,6 @@ const (
 	ordinary  lane = iota // as often as the principal may
 	operating             // the same, for those who administer the cell
 	renewal               // as ordinary, but other calls take nothing from it
-	open                  // without asking who calls
 )
 
 // lanes are the paths that are not ordinary. What a principal may do with which name the calls themselves ask:
@@ -113,9 +97,6 @@ var lanes = map[string]lane{
 	cellv1connect.CellAddProcedure:      operating,
 	cellv1connect.CellRemoveProcedure:   operating,
 	cellv1connect.CellBackupProcedure:   operating,
-
-	"/healthz": open,
-	"/readyz":  open,
 }
 
 // mostListed is how much one call lists at most, and maxReleases how many locks one call gives back.

@@ -75,16 +75,17 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 	}
 	var life context.Context
 	life, m.die = context.WithCancel(context.Background())
-	asked := newFailover(etcdStore{m.etcd.Server}, m.etcd.Server.LeaderChangedNotify)
+	asked := newEtcdStore(m.etcd.Server)
 	m.front = newFront(life, m.stopping, asked, &c, guard)
 	m.front.background.Go(func() { asked.watch(life) })
-	m.front.leads = m.leads
+	m.front.leads, m.front.shortage = m.leads, m.shortage
 	m.client = v3client.New(m.etcd.Server)
 	if err = m.until(ctx, m.join); err == nil {
 		err = m.until(ctx, m.identify)
 	}
 	if err == nil {
-		err = m.follow(ctx)
+		m.front.run(m.client)
+		err = m.until(ctx, func(ctx context.Context) error { return m.front.mirror.reach(ctx, 1) }) // it is loaded
 	}
 	if err != nil {
 		listener.Close()
@@ -96,35 +97,18 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 }
 
 // until tries a step of the start until it is done: a majority of the members must run for it.
-func (m *Member) until(ctx context.Context, step func(context.Context) (done bool, err error)) error {
+func (m *Member) until(ctx context.Context, step func(context.Context) error) error {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, within)
-		done, err := step(bounded)
+		err := step(bounded)
 		cancel()
-		if done {
+		if err == nil || err == errNoMember {
 			return err
 		}
-		if err != nil {
-			m.front.log.Info("this member does not count yet", "reason", err)
-		}
+		m.front.log.Info("this member does not count yet", "reason", err)
 		if !pause.Sleep(ctx, retryEvery) {
 			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
 		}
-	}
-}
-
-// follow begins to follow what etcd has.
-func (m *Member) follow(ctx context.Context) error {
-	loaded := make(chan struct{})
-	m.front.background.Go(func() { m.front.follow(m.client, loaded) })
-	m.front.background.Go(func() { m.front.each(lookForSpace, func() { m.front.noSpace(m.shortage()) }) })
-	m.front.background.Go(m.front.expire)
-	m.front.background.Go(m.front.sweep)
-	select {
-	case <-loaded:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the members of the cell do not agree yet: %w", ctx.Err())
 	}
 }
 
@@ -139,17 +123,16 @@ func (m *Member) serve(l net.Listener) {
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
 	mux.Handle(cellv1connect.NewCellHandler(cell{m}, options))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{metrics.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", m.health(false))
-	mux.HandleFunc("GET /readyz", m.health(true))
-	m.http = newServer(&gate{
-		front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(),
-		local: m.config.local(),
-	}, m.config.patience, m.front.log)
+	all := http.NewServeMux()
+	all.HandleFunc("GET /healthz", m.health(false))
+	all.HandleFunc("GET /readyz", m.health(true))
+	all.Handle("/", &gate{front: m.front, next: mux, errors: connect.NewErrorWriter(), local: m.config.local()})
+	m.http = newServer(all, m.config.patience, m.front.log)
 	l = netutil.LimitListener(l, m.config.Connections)
 	if m.certificates != nil {
 		l = m.withTLS(l)
 	}
-	m.front.background.Go(m.recheck)
+	m.front.background.Go(func() { m.front.each(recheckEvery, m.recheck) })
 	m.front.background.Go(func() {
 		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			m.fail(err)
@@ -166,21 +149,21 @@ func (m *Member) serve(l net.Listener) {
 	})
 }
 
-// recheck looks for changes of what says who may call, until the member stops.
+// recheck looks for changes of what says who may call.
 func (m *Member) recheck() {
-	m.front.each(recheckEvery, func() {
-		m.front.guard.recheck()
-		if m.certificates == nil {
-			return
-		}
-		switch changed, err := m.certificates.Reread(); {
-		case err != nil:
-			m.front.log.Error("the certificates stay as they were", "error", err)
-		case changed:
-			m.setTLS()
-			m.front.log.Info("certificates were read anew")
-		}
-	})
+	if err := m.front.guard.read(); err != nil { // as of one that is just being written
+		m.front.log.Error("the principals stay as they were", "error", err)
+	}
+	if m.certificates == nil {
+		return
+	}
+	switch changed, err := m.certificates.Reread(); {
+	case err != nil:
+		m.front.log.Error("the certificates stay as they were", "error", err)
+	case changed:
+		m.setTLS()
+		m.front.log.Info("certificates were read anew")
+	}
 }
 
 func (m *Member) fail(err error) {
@@ -207,28 +190,24 @@ func (m *Member) URL() string {
 // Stop stops the member. Before that it sends its clients to other members, and gives the leadership
 // away if it has it, so that none of them is delayed. When the context ends it is stopped all the same.
 func (m *Member) Stop(ctx context.Context) error {
-	m.stop.Do(func() { m.stopErr = m.stopOnce(ctx) })
+	m.stop.Do(func() {
+		m.handOver()
+		if len(m.config.Members) > 1 && m.leads() {
+			if err := m.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
+				m.front.log.Warn("the leadership was not given away", "error", err)
+			}
+		}
+		if m.http != nil {
+			if err := m.http.Shutdown(ctx); err != nil {
+				m.stopErr = errors.Join(err, m.http.Close())
+			}
+		}
+		m.die()
+		m.client.Close()
+		m.etcd.Close()
+		m.front.background.Wait()
+	})
 	return m.stopErr
-}
-
-func (m *Member) stopOnce(ctx context.Context) error {
-	m.handOver()
-	if len(m.config.Members) > 1 && m.leads() {
-		if err := m.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
-			m.front.log.Warn("the leadership was not given away", "error", err)
-		}
-	}
-	var err error
-	if m.http != nil {
-		if err = m.http.Shutdown(ctx); err != nil {
-			err = errors.Join(err, m.http.Close())
-		}
-	}
-	m.die()
-	m.client.Close()
-	m.etcd.Close()
-	m.front.background.Wait()
-	return err
 }
 
 func (m *Member) leads() bool { return m.etcd.Server.Leader() == m.etcd.Server.MemberID() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,5 +142,14 @@ func TestFirstCallsTogether(t *testing.T) {
 		}
 		all.Wait()
 		transport.CloseIdleConnections()
+	}
+}
+
+// TestDataInUse: a member whose data another process has does not wait for that one.
+func TestDataInUse(t *testing.T) {
+	one := start(t)
+	_, err := Start(t.Context(), Config{Data: one.config.Data, Listen: "127.0.0.1:0"})
+	if err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("the data of a member that runs: %v", err)
 	}
 }

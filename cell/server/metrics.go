@@ -40,38 +40,35 @@ func newMetrics(m *Member) *metrics {
 		}, []string{"call"}),
 	}
 	c.registry.MustRegister(c.calls, c.seconds, c.parked)
-	gauge := func(name, help string, value func() float64) {
-		c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	mirror, etcd := m.front.mirror, m.etcd.Server
+	gauge := func(name, help string, value func() int64) {
+		c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
-	flag := func(name, help string, is func() bool) {
-		gauge(name, help, func() float64 {
-			if is() {
-				return 1
-			}
-			return 0
-		})
-	}
-	counted := func(count func(*mirror) int) func() float64 {
-		return func() float64 {
-			m.front.mirror.mu.Lock()
-			defer m.front.mirror.mu.Unlock()
-			return float64(count(m.front.mirror))
+	counted := func(count func() int) func() int64 {
+		return func() int64 {
+			mirror.mu.Lock()
+			defer mirror.mu.Unlock()
+			return int64(count())
 		}
 	}
-	gauge("holdfast_cell_sessions", "Sessions that are open.", counted(func(m *mirror) int { return len(m.sessions) }))
-	gauge("holdfast_cell_locks", "Names that are held, waited for or closed.", counted(func(m *mirror) int { return m.names.Len() }))
-	gauge("holdfast_cell_files", "Nodes.", counted(func(m *mirror) int { return m.nodes.Len() }))
-	gauge("holdfast_cell_revision", "The revision that the member has come to.", counted(func(m *mirror) int { return int(m.rev) }))
-	flag("holdfast_cell_has_leader", "1 if the member knows a leader.", func() bool { return m.etcd.Server.Leader() != 0 })
-	flag("holdfast_cell_leads", "1 if the member leads the cell.", m.leads)
-	flag("holdfast_cell_refuses_new", "1 if there is too little space for new sessions, locks and files.", func() bool { return m.front.hasSpace() != nil })
-	gauge("holdfast_cell_disk_free_bytes", "What is free on the disk of the member's directory.", func() float64 {
-		free, _ := freeSpace(m.config.Data)
-		return float64(free)
-	})
-	gauge("holdfast_cell_disk_reserve_bytes", "What is to stay free.", func() float64 { return float64(m.reserve.Load()) })
-	gauge("holdfast_cell_file_bytes", "The size of the member's file.", func() float64 { return float64(m.etcd.Server.Backend().Size()) })
-	gauge("holdfast_cell_file_used_bytes", "How much of it is in use.", func() float64 { return float64(m.etcd.Server.Backend().SizeInUse()) })
+	oneIf := func(is bool) int64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	gauge("holdfast_cell_sessions", "Sessions that are open.", counted(func() int { return len(mirror.sessions) }))
+	gauge("holdfast_cell_locks", "Names that are held, waited for or closed.", counted(func() int { return mirror.names.Len() }))
+	gauge("holdfast_cell_files", "Nodes.", counted(func() int { return mirror.nodes.Len() }))
+	gauge("holdfast_cell_revision", "The revision that the member has come to.", counted(func() int { return int(mirror.rev) }))
+	gauge("holdfast_cell_has_leader", "1 if the member knows a leader.", func() int64 { return oneIf(etcd.Leader() != 0) })
+	gauge("holdfast_cell_leads", "1 if the member leads the cell.", func() int64 { return oneIf(m.leads()) })
+	gauge("holdfast_cell_refuses_new", "1 if there is too little space for new sessions, locks and files.",
+		func() int64 { return oneIf(m.shortage() != "") })
+	gauge("holdfast_cell_disk_free_bytes", "What is free on the disk of the member's directory.", func() int64 { return freeSpace(m.config.Data) })
+	gauge("holdfast_cell_disk_reserve_bytes", "What is to stay free.", m.reserve.Load)
+	gauge("holdfast_cell_file_bytes", "The size of the member's file.", func() int64 { return etcd.Backend().Size() })
+	gauge("holdfast_cell_file_used_bytes", "How much of it is in use.", func() int64 { return etcd.Backend().SizeInUse() })
 	return c
 }
 

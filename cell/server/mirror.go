@@ -34,6 +34,7 @@ func (e *entry) tokenOf() driver.Token { return layout.TokenOf(&e.Entry) }
 // for those who have waited until the mirror had reached a revision of which they know (reach).
 type mirror struct {
 	clock driver.Clock
+	guard *guard
 
 	mu         sync.Mutex
 	rev        int64
@@ -49,9 +50,6 @@ type mirror struct {
 	watchers   map[string]map[*session]kinds // of nodes, by path
 	usages     map[string]usage              // by principal
 	alive      map[string]sighting           // of members, by their processes
-
-	// mayRead reports, under the mutex, whether a session may still read a path.
-	mayRead func(s *session, path string) bool
 }
 
 // revisionWait is somebody who waits for a revision.
@@ -60,8 +58,8 @@ type revisionWait struct {
 	reached chan struct{}
 }
 
-func newMirror(clock driver.Clock) *mirror {
-	m := &mirror{clock: clock, mayRead: func(*session, string) bool { return true }}
+func newMirror(clock driver.Clock, g *guard) *mirror {
+	m := &mirror{clock: clock, guard: g}
 	m.clear()
 	return m
 }
@@ -100,13 +98,10 @@ func (m *mirror) reach(ctx context.Context, rev int64) error {
 func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.names.Ascend(func(n *name) bool {
-		for _, e := range n.entries {
-			e.gone = true
-			e.answerLocked()
-		}
-		return true
-	})
+	for _, e := range m.entries {
+		e.gone = true
+		e.answerLocked()
+	}
 	before := m.sessions
 	m.clear()
 	touched := map[*name]bool{}
@@ -125,10 +120,7 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 			s.stream.restartLocked()
 		}
 	}
-	for n := range touched {
-		m.settleLocked(n, rev)
-	}
-	m.advanceLocked(rev)
+	m.advanceLocked(touched, rev)
 	m.loaded = m.clock.Now()
 }
 
@@ -136,34 +128,25 @@ func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
 func (m *mirror) apply(events []*clientv3.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(events) > 0 {
-		rev, n := events[0].Kv.ModRevision, 1
-		for n < len(events) && events[n].Kv.ModRevision == rev {
-			n++
-		}
-		m.applyLocked(events[:n], rev)
-		events = events[n:]
-	}
-}
-
-// applyLocked takes in what one revision has done.
-func (m *mirror) applyLocked(events []*clientv3.Event, rev int64) {
 	touched := map[*name]bool{}
-	for _, e := range events {
+	for i, e := range events {
 		if e.Type == clientv3.EventTypeDelete {
 			m.deleteLocked(e.Kv, touched)
 		} else {
 			m.putLocked(e.Kv, touched)
 		}
+		if rev := e.Kv.ModRevision; i+1 == len(events) || events[i+1].Kv.ModRevision != rev {
+			m.advanceLocked(touched, rev)
+			clear(touched)
+		}
 	}
+}
+
+// advanceLocked comes to a revision, which has touched names, and wakes those who wait for it.
+func (m *mirror) advanceLocked(touched map[*name]bool, rev int64) {
 	for n := range touched {
 		m.settleLocked(n, rev)
 	}
-	m.advanceLocked(rev)
-}
-
-// advanceLocked wakes those who wait for a revision.
-func (m *mirror) advanceLocked(rev int64) {
 	m.rev = max(m.rev, rev)
 	m.waits = slices.DeleteFunc(m.waits, func(w revisionWait) bool {
 		if w.rev <= m.rev {
@@ -203,8 +186,8 @@ func (m *mirror) deleteLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 		m.deleteSessionLocked(strings.TrimPrefix(key, sessionsAt))
 	case strings.HasPrefix(key, aliveAt):
 		m.alive[strings.TrimPrefix(key, aliveAt)] = sighting{0, m.clock.Now()}
-	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
-		m.deleteNodeLocked(kv)
+	case strings.HasPrefix(key, nodesAt): // its contents go with it
+		m.deleteNodeLocked(strings.TrimPrefix(key, nodesAt), kv.ModRevision)
 	case strings.HasPrefix(key, watchesAt):
 		m.deleteWatchLocked(key)
 	default:
@@ -227,32 +210,22 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	}
 	if e := m.entries[parsed.Key]; e != nil {
 		touched[e.at] = true
-		if e.Created == parsed.Created {
-			wasPlace, wasClosed := e.isPlace(), e.Value.Closed
-			if parsed.Value.Closed && !wasClosed {
-				m.lostLocked(e)
-			}
-			e.Entry = parsed
-			switch {
-			case parsed.Value.Closed:
-				e.since = m.clock.Now() // also if two members have closed it: each says how long from then on (P5)
-				if !wasClosed {
-					m.closesLocked(e, true)
-				}
-			case wasPlace && !e.isPlace():
+		if e.Created == parsed.Created && !parsed.Value.Closed {
+			wasPlace := e.isPlace()
+			if e.Entry = parsed; wasPlace && !e.isPlace() {
 				e.session.places--
 				e.session.tellLocked(e)
 			}
 			return
 		}
-		m.removeEntryLocked(e) // it was deleted and put again
+		m.removeEntryLocked(e) // it was deleted and put again, or closes its name from now on
 	}
 	n := m.nameLocked(text)
 	if n == nil {
 		n = &name{name: text}
 		m.names.ReplaceOrInsert(n)
 	}
-	e := &entry{Entry: parsed, at: n}
+	e := &entry{Entry: parsed, at: n, since: m.clock.Now()}
 	at := len(n.entries)
 	for at > 0 && n.entries[at-1].Created > e.Created {
 		at--
@@ -260,7 +233,8 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	n.entries = slices.Insert(n.entries, at, e)
 	m.entries[e.Key] = e
 	if e.Value.Closed {
-		m.closesLocked(e, true)
+		m.closed[e] = true
+		m.usageLocked(e.Value.Principal)["locks"]++ // it counts for the principal whose hold it was
 	} else {
 		id, _ := table.ClientOf(e.Key)
 		e.session = m.ownerLocked(id)
@@ -269,50 +243,32 @@ func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
 	touched[n] = true
 }
 
-// closesLocked takes in that an entry closes its name, or does not any more. It counts for the principal whose hold it was.
-func (m *mirror) closesLocked(e *entry, closes bool) {
-	u := m.usageLocked(e.Value.Principal)
-	if e.session = nil; closes {
-		m.closed[e] = true
-		u["locks"]++
-	} else {
-		delete(m.closed, e)
-		u["locks"]--
-	}
-}
-
 func (m *mirror) removeEntryLocked(e *entry) {
 	delete(m.entries, e.Key)
-	if i := slices.Index(e.at.entries, e); i >= 0 {
-		e.at.entries = slices.Delete(e.at.entries, i, i+1)
-	}
+	e.at.entries = slices.DeleteFunc(e.at.entries, func(other *entry) bool { return other == e })
 	e.gone = true
 	e.answerLocked()
 	if e.Value.Closed {
-		m.closesLocked(e, false)
+		delete(m.closed, e)
+		m.usageLocked(e.Value.Principal)["locks"]--
 		return
 	}
-	m.lostLocked(e)
+	m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_LOST, e.holds)
+	e.session.removeLocked(e, m.whyLocked(e.at.name, e.Value.Owner))
 }
 
-// lostLocked tells that a hold or a place has gone.
-func (m *mirror) lostLocked(e *entry) {
-	m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_LOST, e.holds)
-	if e.session != nil {
-		why := cellv1.Reason_REASON_NOT_HELD
-		if m.tombstones[tombstoneOf(e.at.name, e.Value.Owner)].broken {
-			why = cellv1.Reason_REASON_BROKEN
-		}
-		e.session.removeLocked(e, why)
+// whyLocked says why a request has nothing.
+func (m *mirror) whyLocked(name, owner string) cellv1.Reason {
+	if m.tombstones[tombstoneOf(name, owner)].broken {
+		return cellv1.Reason_REASON_BROKEN
 	}
+	return cellv1.Reason_REASON_NOT_HELD
 }
 
 // settleLocked finds out who holds a name that has changed, and tells those that do now.
 func (m *mirror) settleLocked(n *name, rev int64) {
 	if len(n.entries) == 0 {
-		if m.nameLocked(n.name) == n {
-			m.names.Delete(n)
-		}
+		m.names.Delete(n)
 		return
 	}
 	var admission table.Admission
@@ -350,14 +306,10 @@ func (m *mirror) tellLockLocked(e *entry, kind cellv1.NodeEventKind, happened bo
 // follow keeps the mirror up to date until the member stops: it reads all, and watches from there on.
 // If the watch ends, because this member was cut off for so long that etcd has forgotten what it
 // missed, it begins anew.
-func (f *front) follow(watcher clientv3.Watcher, loaded chan<- struct{}) {
+func (f *front) follow(watcher clientv3.Watcher) {
 	for f.life.Err() == nil {
 		rev, err := f.loadMirror()
 		if err == nil {
-			if loaded != nil {
-				close(loaded)
-				loaded = nil
-			}
 			err = f.watch(watcher, rev)
 		}
 		if f.life.Err() == nil {
@@ -367,29 +319,14 @@ func (f *front) follow(watcher clientv3.Watcher, loaded chan<- struct{}) {
 	}
 }
 
-// pageSize is how many keys are read at once.
-const pageSize = 1000
-
 // loadMirror reads all keys as they are at one revision.
 func (f *front) loadMirror() (rev int64, err error) {
-	var all []*mvccpb.KeyValue
-	for key := []byte{0}; ; {
-		resp, err := f.store.Range(f.life, &etcdserverpb.RangeRequest{
-			Key: key, RangeEnd: []byte{0}, Limit: pageSize, Revision: rev, Serializable: rev != 0,
-		})
-		if err != nil {
-			return 0, err
-		}
-		if rev == 0 {
-			rev = resp.Header.Revision
-		}
-		all = append(all, resp.Kvs...)
-		if !resp.More {
-			f.mirror.load(all, rev)
-			return rev, nil
-		}
-		key = append(append([]byte(nil), resp.Kvs[len(resp.Kvs)-1].Key...), 0)
+	all, err := f.store.Range(f.life, &etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
+	if err != nil {
+		return 0, err
 	}
+	f.mirror.load(all.Kvs, all.Header.Revision)
+	return all.Header.Revision, nil
 }
 
 // watch takes in what happens after a revision. Each revision changes a key, so the last event tells

@@ -18,7 +18,7 @@ import (
 func TestMirrorFollows(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		k, m := newKeys(), newMirror(driver.HostClock)
+		k, m := newKeys(), newMirror(driver.HostClock, &guard{})
 		m.load(k.all(), k.rev)
 		var ids []string
 		for i := range 12 {
@@ -36,7 +36,7 @@ func TestMirrorFollows(t *testing.T) {
 			} else {
 				m.apply(events)
 			}
-			fresh := newMirror(driver.HostClock)
+			fresh := newMirror(driver.HostClock, &guard{})
 			fresh.load(k.all(), k.rev)
 			if got, want := m.shown(), fresh.shown(); got != want || strings.Contains(got, "WRONG") {
 				t.Fatalf("seed %d, step %d: the mirror shows\n%s\nafter a load it shows\n%s", seed, step, got, want)

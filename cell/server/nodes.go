@@ -56,15 +56,6 @@ func checksum(contents []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// nodeOf returns the path of a key of a node, and whether it is that of the contents.
-func nodeOf(key string) (path string, contents, ok bool) {
-	if path, ok := strings.CutPrefix(key, nodesAt); ok {
-		return path, false, true
-	}
-	path, ok = strings.CutPrefix(key, contentsAt)
-	return path, true, ok
-}
-
 // parentOf returns the path above one; "" is the top.
 func parentOf(path string) string {
 	return path[:max(strings.LastIndexByte(path, '/'), 0)]
@@ -72,7 +63,8 @@ func parentOf(path string) string {
 
 // putNodeLocked takes in a key of a node. The two keys of a node come and go together.
 func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue) {
-	path, contents, _ := nodeOf(string(kv.Key))
+	path, contents := strings.CutPrefix(string(kv.Key), contentsAt)
+	path = strings.TrimPrefix(path, nodesAt)
 	n := m.nodeLocked(path)
 	if n != nil {
 		m.countLocked(n, -1)
@@ -101,11 +93,10 @@ func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue) {
 	}
 }
 
-// deleteNodeLocked takes in that a key of a node is gone.
-func (m *mirror) deleteNodeLocked(kv *mvccpb.KeyValue) {
-	path, contents, _ := nodeOf(string(kv.Key))
+// deleteNodeLocked takes in that a node is gone.
+func (m *mirror) deleteNodeLocked(path string, rev int64) {
 	n := m.nodeLocked(path)
-	if n == nil || contents {
+	if n == nil {
 		return
 	}
 	if n.acl.Session != "" {
@@ -113,7 +104,7 @@ func (m *mirror) deleteNodeLocked(kv *mvccpb.KeyValue) {
 	}
 	m.countLocked(n, -1)
 	m.nodes.Delete(n)
-	m.tellNodeLocked(path, hfcell.Removed, hfcell.ChildRemoved, 0, kv.ModRevision)
+	m.tellNodeLocked(path, hfcell.Removed, hfcell.ChildRemoved, 0, rev)
 }
 
 // nodeLocked returns a node, or nil if there is none.
@@ -162,7 +153,8 @@ func (k kinds) has(kind cellv1.NodeEventKind) bool { return k&(1<<kind) != 0 }
 // tellWatchersLocked tells the sessions that watch a path, those that may still read it.
 func (m *mirror) tellWatchersLocked(path string, kind cellv1.NodeEventKind, e *cellv1.NodeEvent) {
 	for s, want := range m.watchers[path] {
-		if want.has(kind) && !s.over && s.stream != nil && m.mayRead(s, path) && (e.Child == "" || m.mayRead(s, e.Child)) {
+		who := m.guard.named(s.record.Principal)
+		if want.has(kind) && !s.over && s.stream != nil && m.mayLocked(who, path, toRead) && (e.Child == "" || m.mayLocked(who, e.Child, toRead)) {
 			s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Node{Node: &cellv1.NodeEvent{
 				Path: path, Kind: kind, Child: e.Child, ContentGeneration: e.ContentGeneration,
 				Revision: e.Revision, Token: e.Token,

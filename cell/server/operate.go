@@ -5,25 +5,26 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
@@ -34,20 +35,21 @@ type cell struct{ *Member }
 func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResponse, error) {
 	s := c.etcd.Server
 	r := &cellv1.StatusResponse{
-		Cell: s.Cluster().ID().String(), Member: c.config.Name, Version: version(),
+		Cell: s.Cluster().ID().String(), Member: c.config.Name,
 		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
-		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: *c.front.shortage.Load(),
+		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), Shortage: c.front.shortage(),
+	}
+	if program, ok := debug.ReadBuildInfo(); ok {
+		r.Version = program.Main.Version
 	}
 	leader := types.ID(s.Leader())
 	for _, m := range s.Cluster().Members() {
-		member := &cellv1.Member{Name: m.Name, Id: m.ID.String(), Learner: m.IsLearner}
-		if len(m.PeerURLs) > 0 {
-			member.PeerUrl = m.PeerURLs[0]
-		}
 		if m.ID == leader {
 			r.Leader = m.Name
 		}
-		r.Members = append(r.Members, member)
+		r.Members = append(r.Members, &cellv1.Member{
+			Name: m.Name, Id: m.ID.String(), Learner: m.IsLearner, PeerUrl: strings.Join(m.PeerURLs, ","),
+		})
 	}
 	c.front.mirror.mu.Lock()
 	defer c.front.mirror.mu.Unlock()
@@ -56,19 +58,11 @@ func (c cell) Status(context.Context, *cellv1.StatusRequest) (*cellv1.StatusResp
 	return r, nil
 }
 
-// version is that of the program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return ""
-}
-
 // Add makes room for another member. It learns first, and counts once it has caught up: else a member
 // that is never started would stop a cell of one for good.
 func (c cell) Add(ctx context.Context, r *cellv1.AddRequest) (*cellv1.AddResponse, error) {
 	for _, m := range c.etcd.Server.Cluster().Members() {
-		if len(m.PeerURLs) > 0 && m.PeerURLs[0] == "unix://"+m.Name {
+		if slices.Contains(m.PeerURLs, "unix://"+m.Name) {
 			return nil, refuse(cellv1.Reason_REASON_REFUSED,
 				"the member %s listens to no other: start it again with --member %s=URL, and then add another", m.Name, m.Name)
 		}
@@ -121,25 +115,27 @@ func (c cell) change(ctx context.Context, do func(context.Context) error, what s
 
 // join sees to it that a member counts and is where it says. It learns until it has caught up, if it was
 // added; and its peer URL may be another one than when it was started last.
-func (m *Member) join(ctx context.Context) (done bool, err error) {
+func (m *Member) join(ctx context.Context) (err error) {
 	own, want := m.etcd.Server.Cluster().Member(m.etcd.Server.MemberID()), m.config.peerURL()
-	switch {
-	case own == nil:
-		return true, errors.New("this member is not in the cell: it was removed, or its data is of another cell")
-	case len(own.PeerURLs) != 1 || own.PeerURLs[0] != want:
-		_, err = m.client.MemberUpdate(ctx, uint64(own.ID), []string{want})
-	case own.IsLearner:
-		_, err = m.client.MemberPromote(ctx, uint64(own.ID)) // refused until it has caught up
-	default:
-		return true, nil
+	if own == nil {
+		return errNoMember
 	}
-	return false, err
+	if len(own.PeerURLs) != 1 || own.PeerURLs[0] != want {
+		_, err = m.client.MemberUpdate(ctx, uint64(own.ID), []string{want})
+	}
+	if err == nil && own.IsLearner {
+		_, err = m.client.MemberPromote(ctx, uint64(own.ID)) // refused until it has caught up
+	}
+	return err
 }
+
+var errNoMember = errors.New("this member is not in the cell: it was removed, or its data is of another cell")
 
 // A backup is a snapshot of etcd's, with its checksum behind it, as etcd's own tools write and read it.
 //
 // A cell that is made of it must not believe what it says of sessions: a lock of the backup may have been
-// released, and granted to somebody else, after the backup was made. So it keeps the permanent nodes only.
+// released, and granted to somebody else, after the backup was made. So it keeps the nodes only, and the
+// ephemeral ones soon go.
 // Its revisions begin far behind those of the backup, so that its tokens are larger than any that were
 // granted after the backup was made.
 
@@ -257,57 +253,18 @@ func intact(backup string) ([]byte, error) {
 const idAt = "holdfast/cell"
 
 // identify puts the cell's id into a cell that has just been made. If the cell was made of a backup, another id stands
-// there, or none, and all is of the backup: first what belongs to sessions and locks is removed. Every member does it
-// before it serves anybody, so nobody ever sees it. Each transaction compares that no other member has finished.
-func (m *Member) identify(ctx context.Context) (done bool, err error) {
-	if _, err := m.front.store.Reached(ctx); err != nil {
-		return false, err
+// there, or none, and all is of the backup: then sessions and locks go. Every member does it before it serves anybody, so
+// nobody ever sees them. Ephemeral nodes go soon after, as those of every session that is over.
+func (m *Member) identify(ctx context.Context) error {
+	id := m.etcd.Server.Cluster().ID().String()
+	is, err := m.client.Get(ctx, idAt)
+	if err != nil || len(is.Kvs) > 0 && string(is.Kvs[0].Value) == id { // nothing is put if etcd's file is full
+		return err
 	}
-	found, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(idAt), Serializable: true})
-	if err != nil {
-		return false, err
+	first := []clientv3.Op{clientv3.OpPut(idAt, id)}
+	for _, keys := range []string{layout.LocksAt, layout.TombstonesAt, sessionsAt, homesAt, aliveAt, watchesAt} {
+		first = append(first, clientv3.OpDelete(keys, clientv3.WithPrefix()))
 	}
-	id, changed := m.etcd.Server.Cluster().ID().String(), int64(0)
-	for _, kv := range found.Kvs {
-		if changed = kv.ModRevision; string(kv.Value) == id {
-			return true, nil
-		}
-	}
-	same := compares{table.CompareChanged([]byte(idAt), changed)}
-	for key := []byte{0}; key != nil; {
-		if key, err = m.forgetSome(ctx, key, same); err != nil {
-			return false, err
-		}
-	}
-	resp, err := m.front.store.Txn(ctx, when(same, table.PutOp([]byte(idAt), id, 0)))
-	return err == nil && resp.Succeeded, err
-}
-
-// forgetAtOnce is how many keys are removed by one transaction, and the contents of each. etcd admits 128 operations.
-const forgetAtOnce = 60
-
-// forgetSome removes some keys, all but permanent nodes, and returns where to go on; nil: nowhere.
-func (m *Member) forgetSome(ctx context.Context, from []byte, same compares) (next []byte, err error) {
-	resp, err := m.front.store.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: []byte{0}, Limit: forgetAtOnce, Serializable: true})
-	if err != nil {
-		return nil, err
-	}
-	var ops []*etcdserverpb.RequestOp
-	for _, kv := range resp.Kvs {
-		path, contents, node := nodeOf(string(kv.Key))
-		var rights acl
-		if node && (contents || json.Unmarshal(kv.Value, &rights) == nil && rights.Session == "") || string(kv.Key) == idAt {
-			continue
-		}
-		if ops = append(ops, table.DeleteOp(kv.Key)); node {
-			ops = append(ops, table.DeleteOp([]byte(contentsAt+path)))
-		}
-	}
-	if len(ops) > 0 {
-		_, err = m.front.store.Txn(ctx, when(same, ops...))
-	}
-	if err != nil || !resp.More {
-		return nil, err
-	}
-	return append(resp.Kvs[len(resp.Kvs)-1].Key, 0), nil
+	_, err = m.client.Txn(ctx).If(clientv3.Compare(clientv3.Value(idAt), "=", id)).Else(first...).Commit()
+	return err
 }

@@ -20,8 +20,6 @@ import (
 func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.BreakResponse, error) {
 	var e table.Entry
 	_, err := l.changed(ctx, m.Name, toAdminister, func() (*etcdserverpb.TxnRequest, error) {
-		l.mirror.mu.Lock()
-		defer l.mirror.mu.Unlock()
 		hold := l.mirror.holdLocked(m.Name, func(e *entry) bool { return e.tokenOf() == driver.Token(m.Token) })
 		if hold == nil || m.Token <= 0 {
 			return nil, refuse(cellv1.Reason_REASON_NOT_HELD, "nobody holds %.80q with this token", m.Name)
@@ -29,11 +27,10 @@ func (l locks) Break(ctx context.Context, m *cellv1.BreakRequest) (*cellv1.Break
 		e = hold.Entry
 		return table.Break(&e, tombstoneOf(m.Name, e.Value.Owner), brokenText, 0), nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		l.note(ctx, "a hold was broken", "name", m.Name, "token", m.Token, "session", e.Value.Client)
 	}
-	l.note(ctx, "a hold was broken", "name", m.Name, "token", m.Token, "session", e.Value.Client)
-	return &cellv1.BreakResponse{}, nil
+	return &cellv1.BreakResponse{}, err
 }
 
 // holdLocked returns the hold of a name that is meant, or nil.
@@ -50,22 +47,39 @@ func (m *mirror) holdLocked(name string, is func(*entry) bool) *entry {
 
 // CheckSequencer reports whether a sequencer is of a hold that still stands.
 func (l locks) CheckSequencer(ctx context.Context, r *cellv1.CheckSequencerRequest) (*cellv1.CheckSequencerResponse, error) {
-	if _, err := l.checkSequencer(ctx, r.Sequencer); err != nil {
-		return nil, err
-	}
-	return &cellv1.CheckSequencerResponse{}, nil
+	_, err := l.checkSequencer(ctx, r.Sequencer)
+	return &cellv1.CheckSequencerResponse{}, err
 }
 
-// checkSequencer returns the hold that a sequencer is of, and an error unless that stands.
-func (f *front) checkSequencer(ctx context.Context, text string) (fence, error) {
-	s, err := driver.ParseSequencer(text)
-	if err != nil {
-		return fence{}, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
+// sequencerKey is where the context of a call has the sequencer that it depends on.
+type sequencerKey struct{}
+
+// checkSequencer returns a sequencer, and an error unless the hold stands that it is of.
+func (f *front) checkSequencer(ctx context.Context, text string) (s driver.Sequencer, err error) {
+	if s, err = driver.ParseSequencer(text); err != nil {
+		return s, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
 	}
 	if err := f.syncFor(ctx, s.Name, toRead); err != nil {
-		return fence{}, err
+		return s, err
 	}
-	return f.mirror.fence(s)
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	_, err = f.standsLocked(s)
+	return s, err
+}
+
+// standsLocked returns what compares that the hold stands that a sequencer is of, if it does as far as the mirror knows. The key
+// of a hold may become that of another mode, or close the name after a kill. A hold that was handed over inside its client
+// has any of the tokens of its block. No earlier holder of it has a sequencer: a client hands over no hold whose sequencer
+// was asked for (P1).
+func (f *front) standsLocked(s driver.Sequencer) (*etcdserverpb.Compare, error) {
+	e := f.mirror.holdLocked(s.Name, func(e *entry) bool {
+		return e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf()
+	})
+	if e == nil {
+		return nil, refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
+	}
+	return table.CompareChanged([]byte(e.Key), e.Mod), nil
 }
 
 // Inspect shows a name.
@@ -145,56 +159,4 @@ func (l locks) List(ctx context.Context, m *cellv1.LocksListRequest) (*cellv1.Lo
 		resp.Locks = append(resp.Locks, l.show(text))
 	}
 	return resp, nil
-}
-
-// fence is the hold that a call depends on, because it carries its sequencer. The hold is compared in every
-// transaction of the call, so nothing is written after the hold has ended.
-type fence struct {
-	key       string
-	changed   int64 // the revision of the key's last change
-	sequencer driver.Sequencer
-}
-
-// fenceKey is where the context of a call has its fence.
-type fenceKey struct{}
-
-// fence returns the hold that a sequencer is of, as far as the mirror knows, and an error unless that stands. A hold that
-// was handed over inside its client has any of the tokens of its block. No earlier holder of it has a sequencer: a client
-// hands over no hold whose sequencer was asked for (P1).
-func (m *mirror) fence(s driver.Sequencer) (fence, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.holdLocked(s.Name, func(e *entry) bool {
-		return e.Mode == s.Mode && e.Created == layout.Created(s.Token) && s.Token >= e.tokenOf()
-	})
-	if e == nil {
-		return fence{}, refuse(cellv1.Reason_REASON_STALE, "the sequencer %.80q is of a hold that has ended", s.String())
-	}
-	return fence{e.Key, e.Mod, s}, nil
-}
-
-// fenced does a transaction of a call, if the hold stands that the call depends on. A key that has changed may be a hold
-// of another mode by now, or what closes the name after a kill: so it is looked at again.
-func (f *front) fenced(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	needs, depends := ctx.Value(fenceKey{}).(fence)
-	if !depends {
-		return f.store.Txn(ctx, req)
-	}
-	for {
-		resp, err := f.store.Txn(ctx, when(compares{table.CompareChanged([]byte(needs.key), needs.changed)}, table.TxnOp(req)))
-		if err != nil {
-			return nil, err
-		}
-		if resp.Succeeded {
-			done := resp.Responses[0].GetResponseTxn()
-			done.Header = resp.Header
-			return done, nil
-		}
-		if err := f.mirror.reach(ctx, resp.Header.Revision); err != nil {
-			return nil, err
-		}
-		if needs, err = f.mirror.fence(needs.sequencer); err != nil {
-			return nil, err
-		}
-	}
 }

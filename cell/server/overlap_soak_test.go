@@ -128,7 +128,7 @@ func TestFenceChanges(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_, err = files{f.front}.Put(context.WithValue(f.ctx, fenceKey{}, fence), &cellv1.PutRequest{Path: "out"})
+		_, err = files{f.front}.Put(context.WithValue(f.ctx, sequencerKey{}, fence), &cellv1.PutRequest{Path: "out"})
 		if c.stale && reasonOf(err) != cellv1.Reason_REASON_STALE || !c.stale && err != nil {
 			t.Errorf("the hold was %s meanwhile: %v", c.what, err)
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,7 +16,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode"
@@ -25,7 +25,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// The file of principals is JSON:
+// principalsFile is what the file of principals says, as JSON:
 //
 //	{"principals": [
 //	  {"name": "billing",
@@ -37,18 +37,20 @@ import (
 // A principal without tokens is one that a client certificate names. Each member reads a file of its own, and
 // reads it again when it has changed.
 type principalsFile struct {
-	Principals []principalEntry `json:"principals"`
+	Principals []principal `json:"principals"`
 }
 
-type principalEntry struct {
-	Name   string       `json:"name"`
-	Tokens []tokenEntry `json:"tokens"`
-	Rights []grant      `json:"rights"`
-	Limits limits       `json:"limits"`
+// principal is somebody who may make calls.
+type principal struct {
+	Name   string   `json:"name"`
+	Tokens []bearer `json:"tokens"`
+	Rights []grant  `json:"rights"`
+	Limits limits   `json:"limits"` // nil: none
+	pace   *pace    // nil: no limit
 }
 
-// tokenEntry is what the file of principals says of a token.
-type tokenEntry struct {
+// bearer is what the file of principals says of a token.
+type bearer struct {
 	SHA256  string    `json:"sha256"` // of the token, in hexadecimal digits
 	Expires time.Time `json:"expires"`
 }
@@ -65,35 +67,32 @@ func (g grant) covers(name string) bool {
 	return ok && (g.Prefix == "" || rest == "" || rest[0] == '/')
 }
 
-// principal is somebody who may make calls.
-type principal struct {
-	name   string
-	grants []grant
-	limits limits // nil: none
-	pace   *pace  // nil: no limit
-}
-
 // may reports whether a principal has a right to a name.
 func (p *principal) may(name string, r right) bool {
-	return slices.ContainsFunc(p.grants, func(g grant) bool { return g.Right >= r && g.covers(name) })
+	return slices.ContainsFunc(p.Rights, func(g grant) bool { return g.Right >= r && g.covers(name) })
 }
 
 // administers reports whether a principal may do everything with all names, and so with the cell.
 func (p *principal) administers() bool { return p.may("", toAdminister) }
 
-// tokenHash is the SHA-256 of a token.
-type tokenHash [sha256.Size]byte
-
-// token is a token that is known.
-type token struct {
-	of      *principal
-	expires time.Time
+// caller is a way to call for a principal: by a token, or by a certificate.
+type caller struct {
+	*principal
+	expires time.Time       // of the token
+	life    context.Context // until this caller is not admitted any more, or its rights change
+	end     context.CancelCauseFunc
 }
 
-// principals are those of a file, as it was read last.
-type principals struct {
-	byName map[string]*principal
-	tokens map[tokenHash]token
+// callers are those of a file, by the SHA-256 of a token in hexadecimal digits, or by a slash and the name of a certificate.
+type callers map[string]*caller
+
+func (all callers) add(key string, p *principal, expires time.Time) error {
+	if all[key] != nil {
+		return errors.New("it, or its token, is there twice")
+	}
+	life, end := context.WithCancelCause(context.Background())
+	all[key] = &caller{p, expires, life, end}
+	return nil
 }
 
 // Bounds of the file of principals.
@@ -115,7 +114,7 @@ func readPrincipals(file string) ([]byte, error) {
 }
 
 // parsePrincipals reads the text of a file of principals.
-func parsePrincipals(text []byte, now time.Time) (*principals, error) {
+func parsePrincipals(text []byte, now time.Time) (callers, error) {
 	var file principalsFile
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields() // a right that is misspelt must not be passed over
@@ -125,41 +124,31 @@ func parsePrincipals(text []byte, now time.Time) (*principals, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("something follows the principals")
 	}
-	all := &principals{map[string]*principal{}, map[tokenHash]token{}}
+	all := callers{}
 	for i := range file.Principals {
-		e := &file.Principals[i]
-		if err := all.add(e, now); err != nil {
-			return nil, fmt.Errorf("principal %.80q: %w", e.Name, err)
+		p := &file.Principals[i]
+		if err := all.addPrincipal(p, now); err != nil {
+			return nil, fmt.Errorf("principal %.80q: %w", p.Name, err)
 		}
 	}
 	return all, nil
 }
 
-func (all *principals) add(e *principalEntry, now time.Time) error {
-	if err := checkPrincipal(e.Name); err != nil {
+func (all callers) addPrincipal(p *principal, now time.Time) error {
+	if p.Limits == nil {
+		p.Limits = limits{}
+	}
+	if err := cmp.Or(checkPrincipal(p.Name), p.Limits.complete(), all.add("/"+p.Name, p, time.Time{})); err != nil {
 		return err
 	}
-	if all.byName[e.Name] != nil {
-		return errors.New("it is there twice")
-	}
-	for _, g := range e.Rights {
-		if g.Prefix == "" {
-			continue
-		}
-		if err := driver.CheckName(g.Prefix); err != nil {
+	for _, g := range p.Rights {
+		if err := driver.CheckName(g.Prefix); err != nil && g.Prefix != "" {
 			return fmt.Errorf("prefix: %w", err)
 		}
 	}
-	if e.Limits == nil {
-		e.Limits = limits{}
-	}
-	if err := e.Limits.complete(); err != nil {
-		return err
-	}
-	p := &principal{name: e.Name, grants: e.Rights, limits: e.Limits, pace: newPace(e.Limits)}
-	all.byName[e.Name] = p
+	p.pace = newPace(p.Limits)
 	valid := 0
-	for _, t := range e.Tokens {
+	for _, t := range p.Tokens {
 		sum, err := hex.DecodeString(t.SHA256)
 		switch {
 		case err != nil || len(sum) != sha256.Size:
@@ -170,10 +159,9 @@ func (all *principals) add(e *principalEntry, now time.Time) error {
 		if t.Expires.After(now) {
 			valid++
 		}
-		if _, there := all.tokens[tokenHash(sum)]; there {
-			return errors.New("the same token is there twice")
+		if err := all.add(hex.EncodeToString(sum), p, t.Expires); err != nil {
+			return err
 		}
-		all.tokens[tokenHash(sum)] = token{p, t.Expires}
 	}
 	if valid > tokensAtOnce {
 		return fmt.Errorf("%d tokens are valid: at most %d may be, the old one and the new one", valid, tokensAtOnce)
@@ -205,22 +193,19 @@ func (r *right) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (r right) MarshalText() ([]byte, error) { return []byte(rightNames[r]), nil }
-
-// callerKey is where the context of a call has its principal.
+// callerKey is where the context of a call has its caller.
 type callerKey struct{}
 
 // callerOf returns who makes a call. Nobody may do anything.
-func callerOf(ctx context.Context) *principal {
-	if p, ok := ctx.Value(callerKey{}).(*principal); ok {
-		return p
+func callerOf(ctx context.Context) *caller {
+	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
+		return c
 	}
-	return &principal{}
+	return &caller{principal: &principal{}}
 }
 
 // principalOf returns the name of who makes a call; "" if the cell knows no principals.
-func principalOf(ctx context.Context) string { return callerOf(ctx).name }
+func principalOf(ctx context.Context) string { return callerOf(ctx).Name }
 
 // right is what one wants to do with a name. Each includes those before it.
 type right uint8
@@ -233,13 +218,7 @@ const (
 
 var errNotYours = refuse(cellv1.Reason_REASON_NOT_YOURS, "the session's secret is wrong, or it is another principal's")
 
-// allowed reports whether the caller may do something with a name.
-func (f *front) allowed(ctx context.Context, name string, r right) error {
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	return f.allowedLocked(ctx, name, r)
-}
-
+// allowedLocked returns an error unless the caller may do something with a name.
 func (f *front) allowedLocked(ctx context.Context, name string, r right) error {
 	if !f.mirror.mayLocked(callerOf(ctx), name, r) {
 		return refuse(cellv1.Reason_REASON_FORBIDDEN, "the principal has no right to %s %.80q", rightNames[r], name)
@@ -250,12 +229,12 @@ func (f *front) allowedLocked(ctx context.Context, name string, r right) error {
 // mayLocked reports whether a principal may do something with a name: by the list of principals, and by the
 // ACL of the nearest node. Who administers the cell needs no ACL: else a list that is lost would lock
 // everybody out.
-func (m *mirror) mayLocked(p *principal, name string, r right) bool {
+func (m *mirror) mayLocked(p *caller, name string, r right) bool {
 	needs := r
 	if isList(name) && r == toWrite {
 		needs = toAdminister // who may write lists, may do what they say
 	}
-	if !p.may(name, needs) {
+	if p == nil || !p.may(name, needs) {
 		return false
 	}
 	if p.administers() {
@@ -263,25 +242,7 @@ func (m *mirror) mayLocked(p *principal, name string, r right) bool {
 	}
 	list := m.aclLocked(name).list(r) // "" lets everybody, and one that is not there nobody
 	n := m.nodeLocked(listsAt + list)
-	return list == "" || n != nil && n.list[p.name]
-}
-
-// withdraw takes places and claims away whose principals may not lock their names any more: a client that waits already
-// feels that, and hears that its place is lost. A whole hold stays.
-func (f *front) withdraw(ctx context.Context) error {
-	var all []removal
-	f.mirror.mu.Lock()
-	for _, s := range f.mirror.sessions {
-		p := f.guard.named(s.record.Principal)
-		for e := range s.entries {
-			if s.places > 0 && e.isPlace() && (p == nil || !f.mirror.mayLocked(p, e.at.name, toWrite)) {
-				all = append(all, removal{entry: e, unused: true, tell: true, place: e.Mod})
-			}
-		}
-	}
-	f.mirror.mu.Unlock()
-	_, err := f.remove(ctx, all)
-	return err
+	return list == "" || n != nil && n.list[p.Name]
 }
 
 // listsAt is what the paths of lists begin with: a node below it names principals, one on each line.
@@ -323,31 +284,21 @@ type guard struct {
 	file   string // of principals; "": none
 	strict bool   // somebody must be known
 	log    *slog.Logger
-	known  atomic.Pointer[principals]
-
-	mu    sync.Mutex
-	text  []byte // of the file, as it was taken in last
-	calls map[*guarded]bool
+	text   []byte // of the file, as it was taken in last
+	known  atomic.Pointer[callers]
 }
 
-// guarded is a call that is under way.
-type guarded struct {
-	shown  shown
-	who    *principal // as it was when the call came
-	cancel context.CancelCauseFunc
-}
-
-// recheckEvery is how often the member looks whether files have changed and tokens have expired.
+// recheckEvery is how often the member looks whether files have changed.
 const recheckEvery = time.Second
 
 // newGuard reads the file of principals for the first time.
 func newGuard(c *Config) (*guard, error) {
-	g := &guard{file: c.Principals, strict: c.knowsPrincipals(), log: c.Log, calls: map[*guarded]bool{}}
-	g.known.Store(&principals{})
+	g := &guard{file: c.Principals, strict: c.knowsPrincipals(), log: c.Log}
+	g.known.Store(&callers{})
 	return g, g.read()
 }
 
-// read reads the file, if it has changed.
+// read reads the file, if it has changed, and ends the calls that are not allowed any more.
 func (g *guard) read() error {
 	if g.file == "" {
 		return nil
@@ -360,39 +311,25 @@ func (g *guard) read() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", g.file, err)
 	}
-	for name, p := range next.byName { // whose limits stay has used them up as before
-		if was := g.known.Load().byName[name]; was != nil && maps.Equal(was.limits, p.limits) {
-			p.pace = was.pace
+	for key, was := range *g.known.Load() {
+		is := next[key]
+		if is == nil || is.Name != was.Name {
+			defer was.end(errUnknown) // when the next ones are known
+			continue
+		}
+		if maps.Equal(is.Limits, was.Limits) { // they are used up as before
+			is.pace = was.pace
+		}
+		if slices.Equal(is.Rights, was.Rights) && is.expires.Equal(was.expires) {
+			is.life, is.end = was.life, was.end
+		} else {
+			defer was.end(errRightsChanged)
 		}
 	}
-	g.known.Store(next)
+	g.known.Store(&next)
 	g.text = text
-	g.log.Info("principals were read", "file", g.file, "principals", len(next.byName))
+	g.log.Info("principals were read", "file", g.file, "callers", len(next))
 	return nil
-}
-
-// recheck takes in what has changed, and ends the calls that are not allowed any more. A file that cannot be
-// read, as one that is just being written, changes nothing.
-func (g *guard) recheck() {
-	if err := g.read(); err != nil {
-		g.log.Error("the principals stay as they were", "error", err)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for c := range g.calls {
-		if is := g.find(c.shown); is == nil || is.name != c.who.name {
-			c.cancel(errUnknown)
-		} else if !slices.Equal(is.grants, c.who.grants) {
-			c.cancel(errRightsChanged)
-		}
-	}
-}
-
-// shown is what a caller has shown: a token, or a certificate.
-type shown struct {
-	token   tokenHash
-	name    string    // of a certificate; "": a token was shown
-	expires time.Time // of the certificate
 }
 
 var errUnknown = refuse(cellv1.Reason_REASON_UNKNOWN_CALLER,
@@ -401,80 +338,64 @@ var errUnknown = refuse(cellv1.Reason_REASON_UNKNOWN_CALLER,
 // errRightsChanged ends a parked call: made again it is judged by the new rights.
 var errRightsChanged = refuse(cellv1.Reason_REASON_UNCERTAIN, "the rights of the principal have changed: make the call again")
 
-// identify finds out who makes a call.
-func (g *guard) identify(r *http.Request) (c shown, who *principal, err error) {
-	if !g.strict {
-		return c, anybody, nil
-	}
-	header := r.Header.Values("Authorization")
-	switch {
+// identify finds out who makes a call, and until when this one may.
+func (g *guard) identify(r *http.Request) (c *caller, expires time.Time, err error) {
+	switch header := r.Header.Values("Authorization"); {
+	case !g.strict:
+		return anybody, expires, nil
 	case len(header) > 0: // a token that is wrong is not made good by a certificate
 		scheme, text, _ := strings.Cut(header[0], " ")
-		if len(header) > 1 || !strings.EqualFold(scheme, "Bearer") {
-			return c, nil, errUnknown
+		sum := sha256.Sum256([]byte(strings.TrimSpace(text)))
+		if c = (*g.known.Load())[hex.EncodeToString(sum[:])]; c != nil && len(header) == 1 && strings.EqualFold(scheme, "Bearer") {
+			expires = c.expires
 		}
-		c.token = sha256.Sum256([]byte(strings.TrimSpace(text)))
 	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
 		cert := r.TLS.PeerCertificates[0]
-		c.name, c.expires = cert.Subject.CommonName, cert.NotAfter
-		if len(cert.URIs) == 1 {
-			c.name = cert.URIs[0].String()
-		} else if len(cert.URIs) > 1 { // it names several
-			return c, nil, errUnknown
+		name := cert.Subject.CommonName
+		if len(cert.URIs) > 0 {
+			name = cert.URIs[0].String()
+		}
+		if c = g.named(name); len(cert.URIs) <= 1 { // else it names several
+			expires = cert.NotAfter
 		}
 	}
-	if who = g.find(c); who == nil {
-		err = errUnknown
+	if c == nil || !expires.After(time.Now()) {
+		return nil, expires, errUnknown
 	}
-	return c, who, err
-}
-
-// find returns whose a token or a certificate is that has not expired; nil: nobody's.
-func (g *guard) find(c shown) *principal {
-	t := token{g.named(c.name), c.expires}
-	if c.name == "" {
-		t = g.known.Load().tokens[c.token]
-	}
-	if !t.expires.After(time.Now()) {
-		return nil
-	}
-	return t.of
+	return c, expires, nil
 }
 
 // allRights are what principals may do that are in no file.
 var allRights = []grant{{"", toAdminister}}
 
 // anybody is who calls a cell that knows no principals.
-var anybody = &principal{grants: allRights}
+var anybody = &caller{principal: &principal{Rights: allRights}}
 
-// named returns a principal; nil: it may make no calls.
-func (g *guard) named(name string) *principal {
+// named returns a principal as the one whom a certificate names; nil: it may make no calls.
+func (g *guard) named(name string) *caller {
 	switch {
 	case !g.strict:
 		return anybody
 	case g.file != "":
-		return g.known.Load().byName[name]
+		return (*g.known.Load())["/"+name]
 	case checkPrincipal(name) != nil:
 		return nil
 	}
-	return &principal{name: name, grants: allRights}
+	return &caller{principal: &principal{Name: name, Rights: allRights}, life: context.Background()}
 }
 
-// begin notes that a call is under way, until end is called. It ends when its caller is not admitted any more.
-func (g *guard) begin(ctx context.Context, c shown, who *principal) (_ context.Context, end func()) {
-	ctx = context.WithValue(ctx, callerKey{}, who)
-	if !g.strict {
+// begin returns the context of a call, until end is called. The call ends when its caller is not admitted any more.
+func begin(ctx context.Context, c *caller, expires time.Time) (_ context.Context, end func()) {
+	ctx = context.WithValue(ctx, callerKey{}, c)
+	if c == anybody {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	call := &guarded{c, who, cancel}
-	g.mu.Lock()
-	g.calls[call] = true
-	g.mu.Unlock()
+	ctx, stop := context.WithDeadlineCause(ctx, expires, errUnknown)
+	forget := context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })
 	return ctx, func() {
-		g.mu.Lock()
-		delete(g.calls, call)
-		g.mu.Unlock()
+		forget()
+		stop()
 		cancel(nil)
 	}
 }

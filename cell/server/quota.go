@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"golang.org/x/time/rate"
 
@@ -55,16 +54,16 @@ const near = 1000
 
 // mayHave reports whether there is space for anything new, and a principal may have more. Of what others do at the same
 // moment nothing is known: so limits may be passed by as many calls as are under way at once.
-func (f *front) mayHave(ctx context.Context, p *principal, kind string, more int64) error {
-	if err := f.hasSpace(); err != nil || more <= 0 || p == nil || p.limits == nil {
+func (f *front) mayHave(ctx context.Context, p *caller, kind string, more int64) error {
+	if err := f.hasSpace(); err != nil || more <= 0 || p == nil || p.Limits == nil {
 		return err
 	}
 	have := func() int64 {
 		f.mirror.mu.Lock()
 		defer f.mirror.mu.Unlock()
-		return f.mirror.usageLocked(p.name)[kind] + more
+		return f.mirror.usageLocked(p.Name)[kind] + more
 	}
-	n, most := have(), int64(p.limits[kind])
+	n, most := have(), int64(p.Limits[kind])
 	if n+near > most {
 		if err := f.mirror.reach(ctx, f.written.Load()); err != nil {
 			return ofStore(ctx, err)
@@ -158,33 +157,20 @@ const (
 	mostOfQuota  = backendQuota / 10 * 9
 )
 
-// lookForSpace is how often a member looks at its disk.
-const lookForSpace = time.Second
-
 // shortage says what there is too little of; "": nothing.
 func (m *Member) shortage() string {
 	if size := m.etcd.Server.Backend().Size(); size > mostOfQuota {
 		return fmt.Sprintf("the file of member %s has %d MiB and may have %d: delete files, and start it again: that makes its file small", m.config.Name, size>>20, backendQuota>>20)
 	}
-	if free, known := freeSpace(m.config.Data); known && free < m.reserve.Load() {
+	if free := freeSpace(m.config.Data); free < m.reserve.Load() {
 		return fmt.Sprintf("the disk of member %s has %d MiB left, and %d are a reserve: make room on it", m.config.Name, free>>20, m.reserve.Load()>>20)
 	}
 	return ""
 }
 
-// noSpace notes what there is too little of.
-func (f *front) noSpace(shortage string) {
-	switch was := *f.shortage.Swap(&shortage); {
-	case was == "" && shortage != "":
-		f.log.Error("nobody gets anything new", "reason", shortage)
-	case was != "" && shortage == "":
-		f.log.Info("there is space again")
-	}
-}
-
 // hasSpace returns an error if there is no space for anything new.
 func (f *front) hasSpace() error {
-	if s := *f.shortage.Load(); s != "" {
+	if s := f.shortage(); s != "" {
 		return refuse(cellv1.Reason_REASON_REFUSED, "%s", s)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -19,64 +18,47 @@ func (l locks) Release(ctx context.Context, r *cellv1.ReleaseRequest) (*cellv1.R
 	if err != nil {
 		return nil, err
 	}
-	found, outcomes := l.find(s, r.Locks)
+	removals, outcomes, never := l.find(s, r.Locks)
 	for _, learn := range []func() error{
 		func() error { return l.mirror.reach(ctx, l.written.Load()) }, // what this member has granted just now
 		func() error { return l.sync(ctx) },
 	} {
-		if slices.Contains(found, nil) {
+		if slices.ContainsFunc(removals, func(r removal) bool { return r.entry == nil }) {
 			if err := learn(); err != nil {
 				return nil, ofStore(ctx, err)
 			}
-			found, outcomes = l.find(s, r.Locks)
-		}
-	}
-	var removals []removal
-	never := 0
-	for i, r := range r.Locks {
-		one := removal{
-			entry: found[i], tombstone: r.Retried || r.Token == 0, unused: r.Unused || r.Token == 0,
-			name: r.Name, owner: ownerOf(s.id, r.Request),
-		}
-		if removals = append(removals, one); one.entry == nil && one.tombstone {
-			never++
+			removals, outcomes, never = l.find(s, r.Locks)
 		}
 	}
 	if err := callerOf(ctx).mayWithdraw(ctx, never); err != nil {
 		return nil, err
 	}
 	done, err := l.remove(ctx, removals)
-	if err != nil {
-		return nil, err
-	}
-	for i := range outcomes {
+	for i := range done {
 		if done[i] {
 			outcomes[i] = cellv1.Reason_REASON_UNSPECIFIED
-		} else if found[i] != nil {
-			outcomes[i] = cellv1.Reason_REASON_NOT_HELD // it went while it was being released
 		}
 	}
-	return &cellv1.ReleaseResponse{Outcomes: outcomes}, nil
+	return &cellv1.ReleaseResponse{Outcomes: outcomes}, err
 }
 
-// find returns the entries of a session's requests; nil, and why, where there is none, or one with another token.
-func (f *front) find(s *session, all []*cellv1.Release) (found []*entry, why []cellv1.Reason) {
+// find returns what is to go for a session's requests, without an entry where there is none or one with another token. why
+// says what has become of those that do not go, and never how many are withdrawn that are not there.
+func (f *front) find(s *session, all []*cellv1.Release) (removals []removal, why []cellv1.Reason, never int) {
 	f.mirror.mu.Lock()
 	defer f.mirror.mu.Unlock()
-	found, why = make([]*entry, len(all)), make([]cellv1.Reason, len(all))
-	for i, r := range all {
-		owner := ownerOf(s.id, r.Request)
-		e := f.mirror.nameLocked(r.Name).find(owner)
-		switch {
-		case e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))):
-			found[i] = e
-		case f.mirror.tombstones[tombstoneOf(r.Name, owner)].broken:
-			why[i] = cellv1.Reason_REASON_BROKEN
-		default:
-			why[i] = cellv1.Reason_REASON_NOT_HELD
+	for _, r := range all {
+		one := removal{
+			name: r.Name, owner: ownerOf(s.id, r.Request), tombstone: r.Retried || r.Token == 0, unused: r.Unused || r.Token == 0,
 		}
+		if e := f.mirror.nameLocked(r.Name).find(one.owner); e != nil && (r.Token == 0 || e.Created == layout.Created(driver.Token(r.Token))) {
+			one.entry = e
+		} else if one.tombstone {
+			never++
+		}
+		removals, why = append(removals, one), append(why, f.mirror.whyLocked(r.Name, one.owner))
 	}
-	return found, why
+	return removals, why, never
 }
 
 // removal is an entry that is to go.
@@ -162,19 +144,14 @@ func (f *front) removals(some []removal) []table.Removal {
 // Downgrade makes a shared hold of an exclusive one. The key stays, and so does its place in the order:
 // nothing comes between.
 func (l locks) Downgrade(ctx context.Context, m *cellv1.DowngradeRequest) (*cellv1.DowngradeResponse, error) {
-	e, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
+	token, err := l.change(ctx, m.Session, m.Name, m.Request, func(v *table.Value) error {
 		if v.Mode == driver.Slot.String() {
 			return refuse(cellv1.Reason_REASON_MISMATCH, "%.80q is a semaphore", m.Name)
 		}
 		v.Mode = driver.Shared.String()
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	l.mirror.mu.Lock()
-	defer l.mirror.mu.Unlock()
-	return &cellv1.DowngradeResponse{Token: int64(e.tokenOf())}, nil
+	return &cellv1.DowngradeResponse{Token: int64(token)}, err
 }
 
 // SetNote changes the note of a hold, and puts the token in use on record.
@@ -188,29 +165,26 @@ func (l locks) SetNote(ctx context.Context, m *cellv1.SetNoteRequest) (*cellv1.S
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &cellv1.SetNoteResponse{}, nil
+	return &cellv1.SetNoteResponse{}, err
 }
 
-// change edits the value of a hold's key. It is put only if the key is as it was when it was read: a change that is late
-// must not undo another one.
-func (f *front) change(ctx context.Context, credential, name, request string, edit func(*table.Value) error) (e *entry, err error) {
+// change edits the value of a hold's key, and returns its token. The value is put only if the key is as it was when it was
+// read: a change that is late must not undo another one.
+func (f *front) change(ctx context.Context, credential, name, request string, edit func(*table.Value) error) (token driver.Token, err error) {
 	s, err := f.session(ctx, credential)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	_, err = f.changed(ctx, "", toWrite, func() (*etcdserverpb.TxnRequest, error) {
-		found, why := f.find(s, []*cellv1.Release{{Name: name, Request: request}})
-		f.mirror.mu.Lock()
-		defer f.mirror.mu.Unlock()
-		if e = found[0]; e == nil || !e.holds {
-			return nil, refuse(cmp.Or(why[0], cellv1.Reason_REASON_NOT_HELD), "the session does not hold %.80q", name)
+		owner := ownerOf(s.id, request)
+		e := f.mirror.nameLocked(name).find(owner)
+		if e == nil || !e.holds {
+			return nil, refuse(f.mirror.whyLocked(name, owner), "the session does not hold %.80q", name)
 		}
 		v := e.Value
+		token = e.tokenOf()
 		err := edit(&v)
 		return table.Change(e.Key, e.Mod, layout.Text(v)), err
 	})
-	return e, err
+	return token, err
 }

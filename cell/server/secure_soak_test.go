@@ -165,7 +165,7 @@ func TestTokens(t *testing.T) {
 	// Another token beside the first, and then alone.
 	second, entry := newToken(time.Now().Add(time.Hour))
 	old := p.all["billing"].Tokens[0]
-	p.all["billing"].Tokens = []tokenEntry{old, entry}
+	p.all["billing"].Tokens = []bearer{old, entry}
 	p.write(t)
 	soon(t, "a second token is not known", func() bool { return as(second).status(t) == nil })
 	if err := as(token).status(t); err != nil {
@@ -181,7 +181,7 @@ func TestTokens(t *testing.T) {
 		return err
 	}
 	soon(t, "the session is not kept alive", func() bool { return keep(token) == nil })
-	p.all["billing"].Tokens = []tokenEntry{entry}
+	p.all["billing"].Tokens = []bearer{entry}
 	p.write(t)
 	select {
 	case err := <-ended:

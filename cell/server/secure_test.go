@@ -24,27 +24,30 @@ func put(t *testing.T, file string, text []byte) {
 }
 
 // newToken returns a token, and what the file of principals says of it.
-func newToken(expires time.Time) (string, tokenEntry) {
+func newToken(expires time.Time) (string, bearer) {
 	text := rand.Text()
 	sum := sha256.Sum256([]byte(text))
-	return text, tokenEntry{hex.EncodeToString(sum[:]), expires}
+	return text, bearer{hex.EncodeToString(sum[:]), expires}
 }
+
+// MarshalText implements encoding.TextMarshaler.
+func (r right) MarshalText() ([]byte, error) { return []byte(rightNames[r]), nil }
 
 // people is a file of principals.
 type people struct {
 	file string
-	all  map[string]*principalEntry
+	all  map[string]*principal
 }
 
 func newPeople(t *testing.T) *people {
-	return &people{filepath.Join(t.TempDir(), "principals.json"), map[string]*principalEntry{}}
+	return &people{filepath.Join(t.TempDir(), "principals.json"), map[string]*principal{}}
 }
 
 // add adds a principal that has a token, and returns that.
 func (p *people) add(t *testing.T, name string, grants ...grant) (token string) {
 	t.Helper()
 	token, entry := newToken(time.Now().Add(time.Hour))
-	p.all[name] = &principalEntry{Name: name, Tokens: []tokenEntry{entry}, Rights: grants}
+	p.all[name] = &principal{Name: name, Tokens: []bearer{entry}, Rights: grants}
 	p.write(t)
 	return token
 }
@@ -99,8 +102,8 @@ func TestPrincipalsFile(t *testing.T) {
 	_, two := newToken(time.Now().Add(time.Hour))
 	_, three := newToken(time.Now().Add(time.Hour))
 	_, over := newToken(time.Now().Add(-time.Hour))
-	entry := func(tokens ...tokenEntry) string {
-		text, _ := json.Marshal(principalsFile{[]principalEntry{{Name: "a", Tokens: tokens}}})
+	entry := func(tokens ...bearer) string {
+		text, _ := json.Marshal(principalsFile{[]principal{{Name: "a", Tokens: tokens}}})
 		return string(text)
 	}
 	for text, says := range map[string]string{
@@ -118,6 +121,7 @@ func TestPrincipalsFile(t *testing.T) {
 		`{"principals": [{"name": "a", "tokens": [{"sha256": "00"}]}]}`:                   "64 hexadecimal",
 		`{"principals": [{"name": "a", "tokens": [{"sha256": "` + one.SHA256 + `"}]}]}`:   "expires",
 		`{"principals": [{"name": "a", "limits": {"sessions": -1}}]}`:                     "negative",
+		`{"principals": [null]}`:                                                          "0 bytes",
 		`{"principals": []} {}`:                                                           "follows",
 		`[]`:                                                                              "cannot unmarshal",
 	} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -42,14 +41,6 @@ func (r *record) lockDelay() time.Duration { return time.Duration(r.LockDelay) *
 // lasts is how long what the session has lasts after a sign of life.
 func (r *record) lasts() time.Duration { return r.ttl() + r.lockDelay() }
 
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// admits reports whether a caller may use the session.
-func (r *record) admits(principal, secret string) bool {
-	same := subtle.ConstantTimeCompare([]byte(hashed(secret)), []byte(r.Secret)) == 1
-	return same && r.Principal == principal
-}
-
 // newSessionID returns a random id. It is the name of the client in the session's keys.
 func newSessionID() string {
 	var b [table.ClientLen / 2]byte
@@ -65,15 +56,6 @@ func isSessionID(id string) bool {
 func hashed(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return base64.RawStdEncoding.EncodeToString(sum[:])
-}
-
-// credential takes what Open has returned apart.
-func credential(text string) (id, secret string, err error) {
-	id, secret, _ = strings.Cut(text, ".")
-	if !isSessionID(id) || secret == "" || len(secret) > 64 {
-		return "", "", refuse(cellv1.Reason_REASON_INVALID, "session: what Open has returned is wanted")
-	}
-	return id, secret, nil
 }
 
 // session is a session as the mirror has it. The mirror's mutex guards it.
@@ -153,9 +135,6 @@ func (s *session) addLocked(e *entry) {
 
 // removeLocked takes in that an entry is gone.
 func (s *session) removeLocked(e *entry, why cellv1.Reason) {
-	if !s.entries[e] {
-		return
-	}
 	delete(s.entries, e)
 	s.usage["locks"]--
 	if e.isPlace() {
@@ -321,13 +300,10 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 // Close ends a session and all that it has.
 func (f sessions) Close(ctx context.Context, r *cellv1.CloseRequest) (*cellv1.CloseResponse, error) {
 	s, err := f.session(ctx, r.Session)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = f.end(ctx, s, nil, false)
 	}
-	if err := f.end(ctx, s, nil, false); err != nil {
-		return nil, err
-	}
-	return &cellv1.CloseResponse{}, nil
+	return &cellv1.CloseResponse{}, err
 }
 
 // end ends a session if some comparisons succeed, and all that it has. First no member serves it any more.
@@ -346,7 +322,6 @@ func (f *front) end(ctx context.Context, s *session, same compares, killed bool)
 // while it exists. The names of its holds stay closed for their minimum, and for their lock-delay if it was killed: a
 // session that expires lasts for its lock-delay as well.
 func (f *front) clear(ctx context.Context, s *session, killed bool) error {
-	ctx = context.WithValue(ctx, fenceKey{}, nil) // the hold of the call's sequencer may be among them
 	var entries []removal
 	var keys []*etcdserverpb.RequestOp
 	f.mirror.mu.Lock()
@@ -408,19 +383,12 @@ func (s *session) infoLocked() *cellv1.SessionInfo {
 
 // Kill ends a session for an operator. The names of its holds stay closed for its lock-delay.
 func (f sessions) Kill(ctx context.Context, r *cellv1.KillRequest) (*cellv1.KillResponse, error) {
-	id := r.Id
-	if err := f.sync(ctx); err != nil {
-		return nil, err
+	s, err := f.known(ctx, r.Id)
+	if err == nil {
+		err = f.end(ctx, s, nil, true)
 	}
-	f.mirror.mu.Lock()
-	s := f.mirror.sessions[id]
-	f.mirror.mu.Unlock()
-	if s == nil {
-		return nil, errSessionOver
+	if err == nil {
+		f.note(ctx, "a session was killed", "session", s.id, "of", s.record.Principal)
 	}
-	if err := f.end(ctx, s, nil, true); err != nil {
-		return nil, err
-	}
-	f.note(ctx, "a session was killed", "session", id, "of", s.record.Principal)
-	return &cellv1.KillResponse{}, nil
+	return &cellv1.KillResponse{}, err
 }

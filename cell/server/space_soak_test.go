@@ -23,7 +23,6 @@ func TestNoSpace(t *testing.T) {
 	if m.shortage() == "" {
 		t.Fatal("no disk has so much space")
 	}
-	m.front.noSpace(m.shortage())
 	for what, err := range map[string]error{
 		"a session": func() error {
 			_, err := a.Open(t.Context(), &cellv1.OpenRequest{})
@@ -50,7 +49,6 @@ func TestNoSpace(t *testing.T) {
 		t.Errorf("a hold is released: %v", got)
 	}
 	m.reserve.Store(1)
-	m.front.noSpace(m.shortage())
 	a.take(t, one, "other", nil)
 }
 
