@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,10 +189,13 @@ type stream struct {
 	events []*cellv1.Event
 	// restart says that events are missing, so the next answer tells all.
 	restart  bool
-	news     chan struct{}  // one value: there is something to tell or to do
-	call     chan struct{}  // the call that is parked: closed when a later one has come; nil: none is
-	extended driver.Instant // when the session was last extended at this member; 0: it never was
+	news     chan struct{}           // one value: there is something to tell or to do
+	end      context.CancelCauseFunc // ends the call that was parked last; nil: none was
+	extended driver.Instant          // when the session was last extended at this member
 }
+
+// never is before any instant.
+const never driver.Instant = math.MinInt64 / 2
 
 // maxEvents is how many events wait for a client. With more it is told all that it has.
 const maxEvents = 1000
@@ -261,7 +265,7 @@ func (st *stream) fillLocked(s *session, rev int64, r *cellv1.KeepAliveResponse)
 // streamLocked returns the session's stream, made if there is none.
 func (s *session) streamLocked() *stream {
 	if s.stream == nil {
-		s.stream = &stream{id: rand.Text()[:8], restart: true, news: make(chan struct{}, 1)}
+		s.stream = &stream{id: rand.Text()[:8], restart: true, news: make(chan struct{}, 1), extended: never}
 	}
 	return s.stream
 }
