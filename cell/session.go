@@ -193,7 +193,7 @@ const maxClaims = 1000
 func (s *Session) Close(ctx context.Context) error {
 	s.die(ErrSessionOver)
 	<-s.done
-	_, err := Call(ctx, s.client, true, Sessions, cellv1connect.SessionsClient.Close, &cellv1.CloseRequest{Session: s.text})
+	_, err := Call(ctx, s.client, true, cellv1connect.SessionsClient.Close, &cellv1.CloseRequest{Session: s.text})
 	if ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
 		return nil
 	}

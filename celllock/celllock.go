@@ -86,7 +86,7 @@ func connectTo(ctx context.Context, of *cell.Client, own bool, o *Options) (*cli
 		c.prefix = o.Prefix + "/"
 	}
 	c.life, c.die = context.WithCancel(context.Background())
-	status, err := call(ctx, c, true, cell.Cell, cellv1connect.CellClient.Status, &cellv1.StatusRequest{})
+	status, err := call(ctx, c, true, cellv1connect.CellClient.Status, &cellv1.StatusRequest{})
 	shortest, poll := status.GetShortestTtl().AsDuration(), status.GetPoll().AsDuration()
 	if err != nil {
 		c.die()
@@ -128,29 +128,18 @@ func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 // call is cell.Call, bounded.
 func call[S, Q, A any](
-	ctx context.Context, c *client, repeat bool, of func(*cell.Member) S, do func(S, context.Context, Q) (A, error), request Q,
+	ctx context.Context, c *client, repeat bool, do func(S, context.Context, Q) (A, error), request Q,
 ) (answer A, err error) {
 	ctx, cancel, err := c.bounded(ctx)
 	if err != nil {
 		return answer, err
 	}
 	defer cancel()
-	return cell.Call(ctx, c.cell, repeat, of, do, request)
+	return cell.Call(ctx, c.cell, repeat, do, request)
 }
 
 // Losses implements driver.Notifier.
 func (c *client) Losses() <-chan driver.Loss { return c.losses }
-
-// tellLocked passes a loss on, if the channel has room: the next renewal tells it again.
-func (c *client) tellLocked(loss driver.Loss) {
-	if c.life.Err() != nil || len(loss.Owners) == 0 {
-		return
-	}
-	select {
-	case c.losses <- loss:
-	default:
-	}
-}
 
 // Close implements driver.Driver. A session of which nothing is left is closed. Others end with their
 // TTLs, and with them the holds that are left.
@@ -173,12 +162,12 @@ func (c *client) Close() error {
 	defer cancel()
 	var closing sync.WaitGroup
 	for _, s := range c.sessions {
-		switch {
-		case s.err != nil:
-		case used[s]:
-			closing.Go(s.Abandon)
-		default:
-			closing.Go(func() { s.Close(ctx) }) // a courtesy: without it the session ends a little later
+		end := func() { s.Close(ctx) } // a courtesy: without it the session ends a little later
+		if used[s] {
+			end = s.Abandon
+		}
+		if s.err == nil {
+			closing.Go(end)
 		}
 	}
 	closing.Wait()

@@ -21,13 +21,12 @@ func (f sessions) KeepAlive(ctx context.Context, r *cellv1.KeepAliveRequest) (*c
 	if err != nil {
 		return nil, err
 	}
-	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Now}
+	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Now, cursor: r.Cursor}
 	k.resp.Nonce = r.Nonce
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	f.mirror.mu.Lock()
 	k.stream = s.streamLocked()
-	k.stream.acknowledgeLocked(r.Cursor)
 	if !r.Now {
 		if k.stream.end != nil {
 			k.stream.end(errSuperseded)
@@ -55,7 +54,8 @@ type keepAlive struct {
 	session *session
 	stream  *stream
 	arrived driver.Instant
-	now     bool // answer at once
+	now     bool   // answer at once
+	cursor  string // says what the client knows
 	resp    cellv1.KeepAliveResponse
 }
 
@@ -89,7 +89,8 @@ func (k *keepAlive) next() (in time.Duration, tell bool) {
 	if s.places > 0 {
 		at = min(at, k.arrived.Add(k.pulse))
 	}
-	return at.Sub(k.clock.Now()), s.over || st.restart || len(st.events) > 0
+	events, all := st.afterLocked(k.cursor)
+	return at.Sub(k.clock.Now()), s.over || all || len(events) > 0
 }
 
 // signOfLife takes the arrival of the call as a sign of life: the session's places are confirmed, and
@@ -161,7 +162,7 @@ func (k *keepAlive) answer(ctx context.Context, extend bool) error {
 	case ctx.Err() != nil:
 		return ended(ctx) // the later call tells
 	}
-	st.fillLocked(s, k.mirror.rev, &k.resp)
+	st.fillLocked(s, k.mirror.rev, k.cursor, &k.resp)
 	return nil
 }
 

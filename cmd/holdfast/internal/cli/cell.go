@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -39,7 +38,7 @@ REVISION than the others.`,
 			Long: `List the members that the cell has, whether they run or not. One that has not caught up yet
 learns, and does not count.`,
 		}, func(ctx context.Context, c *cellStore, _ []string) error {
-			return a.printMembers(cell.Call(ctx, c.Client, true, cell.Cell, cellv1connect.CellClient.Status, &cellv1.StatusRequest{}))
+			return a.printMembers(cell.Call(ctx, c.Client, true, cellv1connect.CellClient.Status, &cellv1.StatusRequest{}))
 		}),
 		a.ofCell(cobra.Command{
 			Use: "add PEER-URL", Short: "Make room for another member", Args: oneArgument("the URL at which the other members will find it"),
@@ -50,7 +49,7 @@ To replace a member whose data are lost, remove it first, and start the new one 
 directory.`,
 			Example: `  holdfast cell add https://10.0.0.4:7434`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
-			added, err := cell.Call(ctx, c.Client, false, cell.Cell, cellv1connect.CellClient.Add, &cellv1.AddRequest{PeerUrl: args[0]})
+			added, err := cell.Call(ctx, c.Client, false, cellv1connect.CellClient.Add, &cellv1.AddRequest{PeerUrl: args[0]})
 			if err == nil {
 				a.hint("start it on its host: holdfast serve --join --name NAME, with --member for each of these and for itself")
 			}
@@ -61,7 +60,7 @@ directory.`,
 			Long: `Take a member out of the cell for good, by its name or its id. It stops, and its data are of no
 more use.`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
-			return a.printMembers(cell.Call(ctx, c.Client, false, cell.Cell, cellv1connect.CellClient.Remove,
+			return a.printMembers(cell.Call(ctx, c.Client, false, cellv1connect.CellClient.Remove,
 				&cellv1.RemoveRequest{Member: args[0]}))
 		}),
 		a.cellBackupCommand(), a.cellRestoreCommand(),
@@ -77,7 +76,7 @@ many locks it holds, and in how many queues it waits.`,
 once if the cell can reach it. If not, it trusts its locks until its TTL is over.`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
 			// Not repeated: a second call would not find what the first has ended.
-			_, err := cell.Call(ctx, c.Client, false, cell.Sessions, cellv1connect.SessionsClient.Kill, &cellv1.KillRequest{Id: args[0]})
+			_, err := cell.Call(ctx, c.Client, false, cellv1connect.SessionsClient.Kill, &cellv1.KillRequest{Id: args[0]})
 			return err
 		}),
 	)
@@ -88,7 +87,6 @@ once if the cell can reach it. If not, it trusts its locks until its TTL is over
 type cellStore struct {
 	*cell.Client
 	prefix string // of the URL; "" or with a slash at its end
-	flags  *pflag.FlagSet
 }
 
 // in returns a path as the cell has it, and out one as the user has it.
@@ -121,7 +119,7 @@ func (a *app) ofCell(cmd cobra.Command, do func(context.Context, *cellStore, []s
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), openWithin)
 		defer cancel()
-		return cellError(do(ctx, &cellStore{c, prefix, cmd.Flags()}, args))
+		return cellError(do(ctx, &cellStore{c, prefix}, args))
 	}
 	return &cmd
 }
@@ -246,7 +244,7 @@ type sessionJSON struct {
 func (a *app) cellSessions(ctx context.Context, c *cellStore, _ []string) error {
 	l := a.list("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
 	for after, more := "", true; more; {
-		r, err := cell.Call(ctx, c.Client, true, cell.Sessions, cellv1connect.SessionsClient.List, &cellv1.SessionsListRequest{After: after})
+		r, err := cell.Call(ctx, c.Client, true, cellv1connect.SessionsClient.List, &cellv1.SessionsListRequest{After: after})
 		if err != nil {
 			return err
 		}
@@ -321,7 +319,6 @@ func backUp(ctx context.Context, c *cellStore, to *os.File) (written int64, err 
 
 func (a *app) cellRestoreCommand() *cobra.Command {
 	var c server.Config
-	var f memberFlags
 	var revision int64
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Make a new cell of a backup", Args: oneArgument("the backup"),
@@ -338,7 +335,7 @@ larger than any before. Start it when the longest TTL and lock-delay of the old 
     --member a=https://10.0.0.1:7434 --member b=https://10.0.0.2:7434 \
     --member c=https://10.0.0.3:7434`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := f.complete(&c); err != nil {
+			if err := setData(&c); err != nil {
 				return err
 			}
 			begins, err := server.Restore(c, args[0], revision)
@@ -354,37 +351,27 @@ larger than any before. Start it when the longest TTL and lock-delay of the old 
 			return err
 		},
 	}
-	f.add(cmd, &c)
+	memberFlags(cmd, &c)
 	cmd.Flags().Int64Var(&revision, "revision", 0, "the `revision` that the first member's restore has printed")
 	return cmd
 }
 
-// memberFlags are those flags that say which member of which cell is meant.
-type memberFlags struct{ members []string }
-
-func (f *memberFlags) add(cmd *cobra.Command, c *server.Config) {
+// memberFlags adds the flags that say which member of which cell is meant.
+func memberFlags(cmd *cobra.Command, c *server.Config) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "one", "the member's `name` in its cell")
 	flags.StringVar(&c.Data, "data", "", "`directory` for all that the member keeps")
-	flags.StringArrayVar(&f.members, "member", nil, "`name=URL` of each member of a new cell, for the others")
+	flags.StringToStringVar(&c.Members, "member", nil, "`name=URL` of each member of a new cell, for the others")
 }
 
-// complete makes a configuration of what the flags say.
-func (f *memberFlags) complete(c *server.Config) error {
+// setData sets where a member keeps its data, if nothing says that.
+func setData(c *server.Config) error {
 	if c.Data == "" {
 		dir, err := stateDir()
 		if err != nil {
 			return usagef("--data is missing: %w", err)
 		}
 		c.Data = filepath.Join(dir, "cell")
-	}
-	c.Members = map[string]string{}
-	for _, m := range f.members {
-		name, u, ok := strings.Cut(m, "=")
-		if !ok || c.Members[name] != "" {
-			return usagef("--member %.80q: name=https://host:port is right, once for each name", m)
-		}
-		c.Members[name] = u
 	}
 	return nil
 }
