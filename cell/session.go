@@ -6,8 +6,6 @@ import (
 	crand "crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -268,10 +266,21 @@ func (s *Session) call() error {
 	if err != nil || r.MemberStopping {
 		s.client.leave(at)
 	}
-	if err != nil || s.life.Err() != nil || !s.tell(r) {
+	if err != nil || s.life.Err() != nil || r.Cursor == "" { // another call of the session is parked, and tells
 		return err
 	}
-	// What has happened is told by now, so a hold that has gone is not trusted any longer (P2).
+	// What has happened is told before the extension: so a hold that has gone is not trusted any longer (P2).
+	if r.Complete {
+		s.observer.Complete(r.Holdings, r.Revision)
+	}
+	for _, e := range r.Events {
+		if node := e.GetNode(); node != nil {
+			s.happened(node)
+		} else {
+			s.observer.Event(e)
+		}
+	}
+	s.cursor = r.Cursor
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trusted, s.places = s.trusted.Later(sent, r.Session), s.places.Later(sent, r.Places)
@@ -287,34 +296,4 @@ func (s *Session) end(why error) {
 		s.observer.Over(why)
 		s.die(why)
 	}
-}
-
-// tell tells the observer what an answer brings. It reports false if something is missing before that, because another
-// call of the session is still at the member: then the next call asks for all.
-func (s *Session) tell(r *cellv1.KeepAliveResponse) bool {
-	stream, last, ok := parseCursor(r.Cursor)
-	known, seen, _ := parseCursor(s.cursor)
-	switch {
-	case ok && r.Complete:
-		s.observer.Complete(r.Holdings, r.Revision)
-	case !ok || stream != known || last != seen+uint64(len(r.Events)):
-		s.cursor = ""
-		return false
-	}
-	for _, e := range r.Events {
-		if node := e.GetNode(); node != nil {
-			s.happened(node)
-		} else {
-			s.observer.Event(e)
-		}
-	}
-	s.cursor = r.Cursor
-	return true
-}
-
-// parseCursor takes a cursor apart: the name of a stream of events, and the number of one.
-func parseCursor(text string) (stream string, number uint64, ok bool) {
-	stream, digits, ok := strings.Cut(text, ":")
-	number, err := strconv.ParseUint(digits, 36, 64)
-	return stream, number, ok && err == nil
 }

@@ -107,8 +107,8 @@ func TestDueRenewalIsNoCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	const renewals = 6
-	for since := g.Since; since < g.Since.Add(renewals*req.TTL/3); {
-		time.Sleep(since.Add(req.TTL / 3).Sub(driver.HostClock.Now()))
+	for since := g.Since; since < g.Since.Add(renewals*req.TTL/3-req.TTL/6); {
+		time.Sleep(since.Add(req.TTL * 8 / 25).Sub(driver.HostClock.Now())) // as package holdfast does
 		r := d.Renew(t.Context(), []driver.Grant{g})[0]
 		if r.Err != nil {
 			t.Fatal(r.Err)

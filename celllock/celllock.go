@@ -43,6 +43,8 @@ type Options struct {
 	Prefix string
 	// Note is what operators see of the client's sessions.
 	Note string
+
+	own bool // the client of the cell is closed with the driver
 }
 
 // client is the driver over one client of a cell.
@@ -67,16 +69,12 @@ type client struct {
 
 // New returns a driver over a client of a cell, which stays the caller's. It makes first contact. Nil
 // options are fine.
-func New(ctx context.Context, c *cell.Client, o *Options) (driver.Driver, error) {
-	return connectTo(ctx, c, false, o)
-}
-
-func connectTo(ctx context.Context, of *cell.Client, own bool, o *Options) (*client, error) {
+func New(ctx context.Context, of *cell.Client, o *Options) (driver.Driver, error) {
 	if o == nil {
 		o = &Options{}
 	}
 	c := &client{
-		cell: of, own: own, note: o.Note, clock: of.Clock(),
+		cell: of, own: o.own, note: o.Note, clock: of.Clock(),
 		sessions: map[class]*session{}, records: map[key]*record{}, losses: make(chan driver.Loss, 16),
 	}
 	if o.Prefix != "" {
@@ -112,18 +110,13 @@ const (
 // Caps implements driver.Driver.
 func (c *client) Caps() driver.Caps { return c.caps }
 
-// bounded returns the context of a request, which is bounded in time and by the client's life, or why none should be
-// made.
+// bounded returns the context of a request, which is bounded in time, or why none should be made.
 func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if c.life.Err() != nil {
 		return nil, nil, driver.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, requestWithin)
-	stop := context.AfterFunc(c.life, cancel)
-	return ctx, func() { stop(); cancel() }, nil
+	return ctx, cancel, ctx.Err()
 }
 
 // call is cell.Call, bounded.

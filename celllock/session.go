@@ -209,16 +209,11 @@ func (r *record) wakeLocked() {
 
 // takeLocked takes in what the cell says that the request has.
 func (c *client) takeLocked(r *record, h *cellv1.Holding) {
-	wasHeld := r.held()
-	if r.leaving || r.has != nil && r.has.Revision != h.Revision || wasHeld && h.Token == 0 {
+	if r.leaving || r.has != nil && r.has.Revision != h.Revision || r.held() && h.Token == 0 {
 		return // it is old, or of another hold; the record's own is told to be lost by itself
 	}
 	c.records[r.key] = r // it may have been forgotten meanwhile
 	r.has = h
-	if h.Claim && !wasHeld { // unless somebody takes it
-		since, valid := r.lastsLocked(maxTTL)
-		c.endsLocked(r, since.Add(valid))
-	}
 	r.wakeLocked()
 }
 

@@ -96,7 +96,7 @@ func (c *cellStore) out(path string) string { return strings.TrimPrefix(path, c.
 // ofCell makes a command of one that does something with the cell of the store URL. Nothing has been sent to the
 // cell yet when do is called. The context ends after the time that commands have.
 func (a *app) ofCell(cmd cobra.Command, do func(context.Context, *cellStore, []string) error) *cobra.Command {
-	cmd.Long += "\n\n" + cellExitCodes
+	cmd.Long += "\n\n" + exitCodes
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		u, err := a.parseStore()
 		if err != nil {
@@ -105,11 +105,7 @@ func (a *app) ofCell(cmd cobra.Command, do func(context.Context, *cellStore, []s
 		if u.Scheme != "cell" && u.Scheme != "cells" {
 			return usagef("the store is %s: this is for a cell, cell://HOST:PORT", u.Scheme+"://")
 		}
-		config, prefix, err := celllock.Config(u)
-		if err != nil {
-			return usagef("the store URL is wrong: %w", err)
-		}
-		c, err := cell.New(config)
+		c, prefix, err := celllock.Cell(u)
 		if err != nil {
 			return usagef("the store URL is wrong: %w", err)
 		}
@@ -123,15 +119,6 @@ func (a *app) ofCell(cmd cobra.Command, do func(context.Context, *cellStore, []s
 	}
 	return &cmd
 }
-
-// cellExitCodes is the table for the help texts of cell and files.
-const cellExitCodes = `Exit codes:
-    0   done
-    1   the cell refused: no such file or session, a file of another generation, or one with files
-        below it; or a member that the store URL names does not answer or is not well
-   64   wrong usage: a flag, an argument, a URL, or something that the principal may not do
-   69   the cell cannot be reached or does not work
-   70   something else failed on this host`
 
 // cellError gives an error of a call to the cell its exit code.
 func cellError(err error) error {
@@ -330,7 +317,7 @@ all but the first with the --revision that the first one printed. Then start the
 The new cell has the files of the backup that belong to no session, and no locks. Its tokens are
 larger than any before. Start it when the longest TTL and lock-delay of the old cell are over.
 
-` + cellExitCodes,
+` + exitCodes,
 		Example: `  holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \
     --member a=https://10.0.0.1:7434 --member b=https://10.0.0.2:7434 \
     --member c=https://10.0.0.3:7434`,

@@ -54,13 +54,9 @@ var cellRules = []rule{
 }
 
 func cellMembers(ctx context.Context, p Patient) []Finding {
-	config, _, err := celllock.Config(p.driver)
+	client, _, err := celllock.Cell(p.driver)
 	if err != nil {
 		return nil // the lock's finding says why
-	}
-	client, err := cell.New(config)
-	if err != nil {
-		return nil // as above
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, memberWithin)
