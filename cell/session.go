@@ -33,12 +33,10 @@ type SessionOptions struct {
 // Observer is told what happens to a session. Its methods are called one after the other, and must not
 // block.
 type Observer interface {
-	// Event tells what has happened.
-	Event(*cellv1.Event)
-	// Complete tells all holds and places that the session had at a revision of the cell: what began
-	// before it and is not among them is gone. Of what happened before nothing else is told: the client
-	// has come to another member, or was cut off for long.
-	Complete(all []*cellv1.Holding, revision int64)
+	// Told tells what an answer to a parked call says of holds and places: what has happened to them, in order. If it is
+	// Complete, it first tells all that the session had at a revision of the cell: what began before and is not among
+	// them is gone.
+	Told(*cellv1.KeepAliveResponse)
 	// Over tells that the session has ended, and why. Nothing is told after it.
 	Over(error)
 }
@@ -120,9 +118,8 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 
 type silent struct{}
 
-func (silent) Event(*cellv1.Event)               {}
-func (silent) Complete([]*cellv1.Holding, int64) {}
-func (silent) Over(error)                        {}
+func (silent) Told(*cellv1.KeepAliveResponse) {}
+func (silent) Over(error)                     {}
 
 // ID returns the session's id, which is no secret.
 func (s *Session) ID() string { return s.id }
@@ -270,14 +267,10 @@ func (s *Session) call() error {
 		return err
 	}
 	// What has happened is told before the extension: so a hold that has gone is not trusted any longer (P2).
-	if r.Complete {
-		s.observer.Complete(r.Holdings, r.Revision)
-	}
+	s.observer.Told(r)
 	for _, e := range r.Events {
 		if node := e.GetNode(); node != nil {
 			s.happened(node)
-		} else {
-			s.observer.Event(e)
 		}
 	}
 	s.cursor = r.Cursor

@@ -13,7 +13,7 @@
 //	hf.cert        cells: a file with the client's certificate, with hf.key
 //	hf.key         cells: a file with its private key
 //
-// Certificates are read again for each connection that is made, the token when it is needed. A URL with a
+// Certificates are read again for each connection that is made, the token for each call. A URL with a
 // token belongs in the environment, as every secret.
 //
 // A client has one session with the cell for each TTL, in whole seconds, and lock-delay that its locks

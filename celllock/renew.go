@@ -135,12 +135,11 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		s := sessionOf(&grants[i])
 		if s == nil { // a request that was not made yet, or somebody else's hold
 			s, err = c.sessionFor(ctx, &grants[i].Request)
-		}
-		if err != nil {
 			errs[i] = c.translate(grants[i].Name, err)
-			continue
 		}
-		batches[s] = append(batches[s], i)
+		if errs[i] == nil {
+			batches[s] = append(batches[s], i)
+		}
 	}
 	for s, batch := range batches {
 		for some := range slices.Chunk(batch, batchSize) {

@@ -83,43 +83,42 @@ func (s *session) Over(why error) {
 	}
 }
 
-// Event implements cell.Observer.
-func (s *session) Event(e *cellv1.Event) {
+// Told implements cell.Observer.
+func (s *session) Told(answer *cellv1.KeepAliveResponse) {
 	c := s.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h := e.GetGranted(); h != nil {
-		if r := c.records[key{h.Name, h.Request}]; r != nil && r.session == s {
-			c.takeLocked(r, h)
+	find := func(name, request string) *record {
+		if r := c.records[key{name, request}]; r != nil && r.session == s {
+			return r
 		}
+		return nil
 	}
-	if l := e.GetLost(); l != nil {
-		if r := c.records[key{l.Name, l.Request}]; r != nil && r.session == s && r.has.GetRevision() == l.Revision {
+	if answer.Complete { // what the cell does not list has gone unnoticed (P2)
+		there := map[*record]bool{}
+		for _, h := range answer.Holdings {
+			if r := find(h.Name, h.Request); r != nil {
+				there[r] = true
+				c.takeLocked(r, h)
+			}
+		}
+		c.loseLocked(driver.ErrNotHeld, slices.DeleteFunc(s.recordsLocked(), func(r *record) bool {
+			return there[r] || !r.endedLocked(answer.Revision)
+		})...)
+	}
+	for _, e := range answer.Events {
+		granted, lost := e.GetGranted(), e.GetLost()
+		if r := find(granted.GetName(), granted.GetRequest()); r != nil {
+			c.takeLocked(r, granted)
+		}
+		if r := find(lost.GetName(), lost.GetRequest()); r != nil && r.endedLocked(lost.Revision) {
 			why := driver.ErrNotHeld
-			if l.Reason == cellv1.Reason_REASON_BROKEN {
+			if lost.Reason == cellv1.Reason_REASON_BROKEN {
 				why = driver.ErrBroken
 			}
 			c.loseLocked(why, r)
 		}
 	}
-}
-
-// Complete implements cell.Observer. What the cell does not list has gone unnoticed (P2).
-func (s *session) Complete(all []*cellv1.Holding, revision int64) {
-	c := s.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	there := make(map[key]bool, len(all))
-	for _, h := range all {
-		k := key{h.Name, h.Request}
-		there[k] = true
-		if r := c.records[k]; r != nil && r.session == s {
-			c.takeLocked(r, h)
-		}
-	}
-	c.loseLocked(driver.ErrNotHeld, slices.DeleteFunc(s.recordsLocked(), func(r *record) bool {
-		return there[r.key] || r.has == nil || r.has.Revision > revision
-	})...)
 }
 
 // recordsLocked returns the records of a session.
@@ -167,6 +166,7 @@ type record struct {
 	session *session
 	asks    int             // calls about it that are under way
 	has     *cellv1.Holding // its hold or place, as it was told last; nil: not known
+	ended   int64           // whatever it had up to this revision is gone, also what a late answer tells
 	leaving bool            // its time was over, and it is being released
 	places  cell.Extension  // of the lease of places, as it was told of this request alone
 	until   driver.Instant  // how long the hold or place lasts unless it is renewed or confirmed; 0: not limited
@@ -175,6 +175,12 @@ type record struct {
 
 func (r *record) held() bool   { return r != nil && r.has.GetToken() != 0 && !r.leaving }
 func (r *record) queued() bool { return r != nil && r.has != nil && r.has.Token == 0 && !r.leaving }
+
+// endedLocked takes in that whatever the request had up to a revision is gone, and reports whether what it has is.
+func (r *record) endedLocked(revision int64) bool {
+	r.ended = max(r.ended, revision)
+	return r.has != nil && r.has.Revision <= r.ended
+}
 
 // token is the first of the hold. A hand-over may have raised the one that the cell tells.
 func (r *record) token() driver.Token { return driver.Token(r.has.GetToken()) &^ (block - 1) }
@@ -209,7 +215,7 @@ func (r *record) wakeLocked() {
 
 // takeLocked takes in what the cell says that the request has.
 func (c *client) takeLocked(r *record, h *cellv1.Holding) {
-	if r.leaving || r.has != nil && r.has.Revision != h.Revision || r.held() && h.Token == 0 {
+	if r.leaving || h.Revision <= r.ended || r.has != nil && r.has.Revision != h.Revision || r.held() && h.Token == 0 {
 		return // it is old, or of another hold; the record's own is told to be lost by itself
 	}
 	c.records[r.key] = r // it may have been forgotten meanwhile
