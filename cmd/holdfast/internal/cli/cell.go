@@ -255,53 +255,43 @@ func (a *app) cellBackupCommand() *cobra.Command {
 FILE is -. 'holdfast cell restore' makes a cell of it. Whoever reads the file learns the contents of
 all nodes, but no secret of a session.`,
 		Example: `  holdfast cell backup /var/backups/cell-$(date +%F)`,
-	}, func(ctx context.Context, c *cellStore, args []string) error {
-		ctx, name := context.WithoutCancel(ctx), args[0] // it takes as long as it takes
-		if name == "-" {
-			_, err := backUp(ctx, c, os.Stdout)
-			return err
-		}
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			return usagef("%s is there already", name)
-		} else if err != nil {
-			return usagef("%w", err)
-		}
-		n, err := backUp(ctx, c, file)
-		if failed := errors.Join(file.Sync(), file.Close()); err == nil && failed != nil {
-			err = &exitError{exitInternal, failed}
-		}
-		if err != nil { // restore refuses a file that is not whole, if this does not remove it
-			os.Remove(name)
-			return err
-		}
-		a.hint(fmt.Sprintf("%s: %s", name, sizeText(n)))
-		return nil
-	})
-}
-
-// backUp writes a backup to a file.
-func backUp(ctx context.Context, c *cellStore, to *os.File) (written int64, err error) {
-	err = c.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
-		stream, err := m.Cell.Backup(ctx, &cellv1.BackupRequest{})
-		if err != nil {
-			return err
-		}
-		defer stream.Close()
-		left := int64(-1)
-		for stream.Receive() {
-			n, err := to.Write(stream.Msg().Chunk)
-			if written += int64(n); err != nil {
-				return &exitError{exitInternal, err}
+	}, func(ctx context.Context, c *cellStore, args []string) (err error) {
+		to, left, written := os.Stdout, int64(-1), int64(0)
+		if name := args[0]; name != "-" {
+			if to, err = os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+				return usagef("%w", err)
 			}
-			left = stream.Msg().Left
+			defer func() {
+				if failed := errors.Join(to.Sync(), to.Close()); err == nil && failed != nil {
+					err = &exitError{exitInternal, failed}
+				}
+				if err != nil { // restore refuses a file that is not whole, if this does not remove it
+					os.Remove(name)
+					return
+				}
+				a.hint(fmt.Sprintf("%s: %s", name, sizeText(written)))
+			}()
 		}
-		if err := stream.Err(); err != nil || left != 0 {
-			return errors.Join(fmt.Errorf("the backup of %s is not whole", m.Address), err)
-		}
-		return nil
+		ctx = context.WithoutCancel(ctx) // it takes as long as it takes
+		return c.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
+			stream, err := m.Cell.Backup(ctx, &cellv1.BackupRequest{})
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			for stream.Receive() {
+				n, err := to.Write(stream.Msg().Chunk)
+				if written += int64(n); err != nil {
+					return &exitError{exitInternal, err}
+				}
+				left = stream.Msg().Left
+			}
+			if err := stream.Err(); err != nil || left != 0 {
+				return errors.Join(fmt.Errorf("the backup of %s is not whole", m.Address), err)
+			}
+			return nil
+		})
 	})
-	return written, err
 }
 
 func (a *app) cellRestoreCommand() *cobra.Command {

@@ -148,26 +148,14 @@ var watchKinds = map[cell.EventKind]string{
 }
 
 func (a *app) filesWatchCommand() *cobra.Command {
-	all := slices.Sorted(maps.Values(watchKinds))
-	var words []string
-	cmd := a.ofCell(cobra.Command{
+	return a.ofCell(cobra.Command{
 		Use: "watch PATH", Short: "Print what happens to a file", Args: oneArgument("the path"),
 		Long: `Print what happens to a file, to those right below it and to the lock of the same name, as it
 happens, until Ctrl-C. The file need not be there. "reread" says that the watch has begun, or that
-events may be missing: read the file then.`,
-		Example: `  holdfast files watch app --on child-added,child-removed`,
+events may be missing: read the file then. The other words are contents, added, removed,
+child-added, child-removed, child-changed, lock-acquired, lock-lost and lock-wanted.`,
+		Example: `  holdfast files watch app | grep '^child-'`,
 	}, func(ctx context.Context, c *cellStore, args []string) error {
-		var kinds []cell.EventKind
-		for kind, word := range watchKinds {
-			if len(words) == 0 || slices.Contains(words, word) {
-				kinds = append(kinds, kind)
-			}
-		}
-		for _, word := range words {
-			if !slices.Contains(all, word) {
-				return usagef("--on: %q is no event: see --help", word)
-			}
-		}
 		s, err := c.Open(ctx, cell.SessionOptions{Note: "holdfast files watch"})
 		if err != nil {
 			return err
@@ -175,7 +163,7 @@ events may be missing: read the file then.`,
 		ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		defer s.Close(context.WithoutCancel(ctx))
-		for e, err := range s.Watch(ctx, c.in(args[0]), kinds...) {
+		for e, err := range s.Watch(ctx, c.in(args[0]), slices.Collect(maps.Keys(watchKinds))...) {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -188,8 +176,6 @@ events may be missing: read the file then.`,
 		}
 		return nil
 	})
-	cmd.Flags().StringSliceVar(&words, "on", nil, "which `events` to print, separated by commas (default: all): "+strings.Join(all, ", "))
-	return cmd
 }
 
 func (a *app) printEvent(c *cellStore, e *cell.Event) error {
