@@ -92,9 +92,9 @@ var ErrSessionOver = errors.New("the session is over")
 
 // Open opens a session.
 func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
-	s := &Session{client: c, observer: o.Observer, done: make(chan struct{}), answered: make(chan struct{}), watches: map[string]*watch{}}
-	if s.observer == nil {
-		s.observer = silent{}
+	s := &Session{
+		client: c, observer: cmp.Or[Observer](o.Observer, silent{}), watches: map[string]*watch{},
+		done: make(chan struct{}), answered: make(chan struct{}),
 	}
 	// An open that is not answered leaves a session that nobody uses, until its TTL is over.
 	err := c.Do(ctx, true, func(ctx context.Context, m *Member) error {
