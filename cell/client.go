@@ -226,11 +226,11 @@ func Certain(err error) bool {
 	return true
 }
 
-// MemberStatus is what a member says of itself and of the cell.
+// MemberStatus is what a member says of itself and of the cell. Its JSON form is an interface: fields may be added.
 type MemberStatus struct {
-	Address string                 // as in Config.Members
-	Status  *cellv1.StatusResponse // nil: it does not answer
-	Err     error                  // why
+	Address                string `json:"address"`         // as in Config.Members
+	Error                  string `json:"error,omitempty"` // why it does not answer; "": it does
+	*cellv1.StatusResponse        // nil: it does not answer
 }
 
 // Statuses asks all members that the configuration names, at the same time, in its order. It returns when
@@ -241,7 +241,9 @@ func (c *Client) Statuses(ctx context.Context) []MemberStatus {
 	for i, m := range c.members {
 		all.Go(func() {
 			r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
-			said[i] = MemberStatus{m.Address, r, err}
+			if said[i] = (MemberStatus{Address: m.Address, StatusResponse: r}); err != nil {
+				said[i].Error = err.Error()
+			}
 		})
 	}
 	all.Wait()

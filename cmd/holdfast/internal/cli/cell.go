@@ -141,15 +141,6 @@ func cellError(err error) error {
 // askWithin is how long a member may take to say how it is.
 const askWithin = 3 * time.Second
 
-// statusJSON is the JSON form of a member's status: that of the API, without what is 0. It is an interface: fields may
-// be added.
-type statusJSON struct {
-	Address string `json:"address"`
-	Error   string `json:"error,omitempty"`
-	Leads   bool   `json:"leads"`
-	*cellv1.StatusResponse
-}
-
 // cellStatus prints how each member is. It fails if one does not answer, has no leader, or has too little space.
 func (a *app) cellStatus(ctx context.Context, c *cellStore, _ []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
@@ -158,26 +149,28 @@ func (a *app) cellStatus(ctx context.Context, c *cellStore, _ []string) error {
 	var wrong []string
 	answers := false
 	for _, s := range c.Statuses(ctx) {
-		j, row := statusJSON{Address: s.Address, StatusResponse: s.Status}, []string{s.Address, "", "does not answer"}
-		if r := s.Status; s.Err != nil {
-			j.Error = oneLine(s.Err)
-			wrong = append(wrong, "no answer from "+s.Address+": "+j.Error)
+		leads, row := s.GetLeader() != "" && s.GetLeader() == s.GetMember(), []string{s.Address, "", "does not answer"}
+		if s.Error != "" {
+			wrong = append(wrong, "no answer from "+s.Address+": "+flat(s.Error))
 		} else {
 			answers = true
-			state := "follows " + r.Leader
-			if j.Leads = r.Leader == r.Member; j.Leads {
+			state := "follows " + s.Leader
+			if leads {
 				state = "leads"
-			} else if r.Leader == "" {
+			} else if s.Leader == "" {
 				state = "no leader"
 				wrong = append(wrong, s.Address+" knows no leader: a majority of the members must run")
 			}
-			if r.Shortage != "" {
-				wrong = append(wrong, "nobody gets anything new: "+r.Shortage)
+			if s.Shortage != "" {
+				wrong = append(wrong, "nobody gets anything new: "+s.Shortage)
 			}
-			row = []string{s.Address, r.Member, state, fmt.Sprint(r.Revision), sizeText(r.Size),
-				fmt.Sprint(r.Sessions), fmt.Sprint(r.Names), fmt.Sprint(r.Nodes), r.Version}
+			row = []string{s.Address, s.Member, state, fmt.Sprint(s.Revision), sizeText(s.Size),
+				fmt.Sprint(s.Sessions), fmt.Sprint(s.Names), fmt.Sprint(s.Nodes), s.Version}
 		}
-		l.add(j, row...)
+		l.add(struct {
+			cell.MemberStatus
+			Leads bool `json:"leads"`
+		}{s, leads}, row...)
 	}
 	if err := l.print(""); err != nil || wrong == nil {
 		return err

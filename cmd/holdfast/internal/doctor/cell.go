@@ -67,35 +67,35 @@ func learnCell(said []cell.MemberStatus) facts {
 	f := facts{"named": strconv.Itoa(len(said)), "spare": strconv.Itoa((len(said) - 1) / 2)}
 	var first *cell.MemberStatus
 	for _, s := range said {
-		if s.Err != nil {
+		if s.Error != "" {
 			f.add("down", s.Address)
-			f["why"] = s.Err.Error()
+			f["why"] = s.Error
 			continue
 		}
 		f.add("answers", s.Address)
 		if first == nil {
 			first = &s
 		}
-		if s.Status.Leader == "" {
+		if s.Leader == "" {
 			f.add("headless", s.Address)
 		}
-		if s.Status.Cell != first.Status.Cell {
+		if s.Cell != first.Cell {
 			f["strangers"] = first.Address + ", " + s.Address
 		}
-		if s.Status.Shortage != "" {
-			f.add("shortage", s.Status.Shortage)
+		if s.Shortage != "" {
+			f.add("shortage", s.Shortage)
 		}
 	}
 	if first == nil {
 		return f
 	}
 	counts := 0
-	for _, m := range first.Status.Members {
+	for _, m := range first.Members {
 		if !m.Learner {
 			counts++
 		}
 	}
 	f["members"] = strconv.Itoa(counts)
-	f["shortest"] = first.Status.ShortestTtl.AsDuration().String()
+	f["shortest"] = first.ShortestTtl.AsDuration().String()
 	return f
 }
