@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
@@ -151,23 +150,17 @@ const (
 // maxQueued is how many events wait for who watches. With more it is told to read again instead.
 const maxQueued = 1000
 
-// watch is a watch of a path.
-type watch struct {
-	kinds  []EventKind
-	events chan *Event // that are not yielded yet
-}
-
 // Watch yields what happens to a node from now on, or under its path if there is none yet. The first event is Reread,
 // and says that the watch has begun: whoever reads the node then misses nothing. A consumer that is too slow gets
 // Reread too. The watch ends with an error when the context or the session ends. A session has one watch of a path at
-// a time.
+// a time; events that one before it wanted may still come.
 func (s *Session) Watch(ctx context.Context, path string, kinds ...EventKind) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		w := &watch{kinds, make(chan *Event, maxQueued)}
+		events := make(chan *Event, maxQueued)
 		s.mu.Lock()
 		taken := s.watches[path] != nil
 		if !taken {
-			s.watches[path] = w
+			s.watches[path] = events
 		}
 		s.mu.Unlock()
 		if taken {
@@ -178,7 +171,7 @@ func (s *Session) Watch(ctx context.Context, path string, kinds ...EventKind) it
 		err := s.want(ctx, path, kinds)
 		for e := (&Event{Path: path, Kind: Reread}); err == nil && yield(e, nil); {
 			select {
-			case e = <-w.events:
+			case e = <-events:
 			case <-ctx.Done():
 				err = ctx.Err()
 			case <-s.life.Done():
@@ -215,18 +208,18 @@ func (s *Session) unwatch(path string) {
 func (s *Session) happened(e *Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.watches[e.Path]
-	if w == nil || e.Kind != Reread && !slices.Contains(w.kinds, e.Kind) {
+	events := s.watches[e.Path]
+	if events == nil {
 		return
 	}
-	if len(w.events) == maxQueued {
+	if len(events) == maxQueued {
 		e = &Event{Path: e.Path, Kind: Reread, Revision: e.Revision}
 	}
-	for e.Kind == Reread && len(w.events) > 0 {
+	for e.Kind == Reread && len(events) > 0 {
 		select {
-		case <-w.events:
+		case <-events:
 		default: // it has just been yielded
 		}
 	}
-	w.events <- e
+	events <- e
 }

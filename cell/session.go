@@ -58,13 +58,13 @@ type Session struct {
 	mu       sync.Mutex
 	trusted  Extension
 	places   Extension
-	wanted   driver.Instant     // somebody waits for an extension that began then or later
-	claims   []*cellv1.Claim    // to be told
-	told     int                // how many claims have been told
-	answered chan struct{}      // closed when an answer has been taken in
-	failed   error              // of the last call
-	parked   context.CancelFunc // cuts the call short that is parked; nil: none is
-	watches  map[string]*watch
+	wanted   driver.Instant         // somebody waits for an extension that began then or later
+	claims   []*cellv1.Claim        // to be told
+	told     int                    // how many claims have been told
+	answered chan struct{}          // closed when an answer has been taken in
+	failed   error                  // of the last call
+	parked   context.CancelFunc     // cuts the call short that is parked; nil: none is
+	watches  map[string]chan *Event // what has happened to a path, until it is yielded
 }
 
 // Extension is a time for which something lasts: Valid from Since on.
@@ -93,7 +93,7 @@ var ErrSessionOver = errors.New("the session is over")
 // Open opens a session.
 func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	s := &Session{
-		client: c, observer: cmp.Or[Observer](o.Observer, silent{}), watches: map[string]*watch{},
+		client: c, observer: cmp.Or[Observer](o.Observer, silent{}), watches: map[string]chan *Event{},
 		done: make(chan struct{}), answered: make(chan struct{}),
 	}
 	// An open that is not answered leaves a session that nobody uses, until its TTL is over.
