@@ -241,7 +241,7 @@ func (s *Session) call() error {
 	m.Now = len(m.Claims) > 0 || s.wanted > s.trusted.Since
 	patience := s.ttl/2 + min(s.ttl/8, maxLate)
 	if m.Now {
-		patience = min(s.ttl/3, maxLate)
+		patience = min(s.ttl/2, maxLate)
 	}
 	ctx, cancel := context.WithTimeout(s.life, patience)
 	defer cancel()

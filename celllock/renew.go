@@ -24,14 +24,16 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	c.mu.Lock()
 	for i := range grants {
 		g := &grants[i]
-		r := c.heldLocked(g)
-		switch failed := failed[sessionOf(g)]; {
-		case r != nil && r.until != 0 && c.clock.Now() >= r.until:
-			out[i].Err = driver.ErrNotHeld
-		case failed != nil:
-			out[i].Err = failed
+		r, s := c.heldLocked(g), sessionOf(g)
+		switch {
+		case r == nil && s != nil && s.over:
+			out[i].Err = errGivenUp
 		case r == nil:
 			missing, gone = append(missing, i), append(gone, *g)
+		case r.until != 0 && c.clock.Now() >= r.until:
+			out[i].Err = driver.ErrNotHeld
+		case failed[s] != nil:
+			out[i].Err = failed[s]
 		default:
 			out[i].Since, out[i].Valid = r.lastsLocked(g.TTL)
 			c.endsLocked(r, out[i].Since.Add(out[i].Valid))
@@ -44,8 +46,11 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	for i := range grants {
-		if g := &grants[i]; g.HandedOver && out[i].Err == nil {
-			out[i].Err = c.tellToken(ctx, g)
+		g := &grants[i]
+		if out[i].Err == errGivenUp || g.HandedOver && out[i].Err == nil {
+			if err := c.tellToken(ctx, g); err != nil { // perhaps that the cell has given it up as well
+				out[i] = driver.Renewal{Err: err}
+			}
 		}
 	}
 	return out
@@ -72,26 +77,21 @@ func (c *client) heldLocked(g *driver.Grant) *record {
 
 // extend extends the sessions of holds and makes whole holds of claims, and returns which it could not.
 func (c *client) extend(ctx context.Context, grants []driver.Grant) map[*session]error {
-	claims, one, failed := map[*session][]*cellv1.Claim{}, map[*session]*driver.Grant{}, map[*session]error{}
+	claims, failed := map[*session][]*cellv1.Claim{}, map[*session]error{}
 	c.mu.Lock()
 	for i := range grants {
-		g := &grants[i]
-		s, r := sessionOf(g), c.heldLocked(g)
-		if r != nil || s != nil && s.over {
-			one[s] = g
-		}
-		if r != nil && r.has.Claim {
-			claims[s] = append(claims[s], &cellv1.Claim{Name: r.name, Request: r.request})
+		if r := c.heldLocked(&grants[i]); r != nil {
+			of := claims[r.session]
+			if r.has.Claim {
+				of = append(of, &cellv1.Claim{Name: r.name, Request: r.request})
+			}
+			claims[r.session] = of
 		}
 	}
 	c.mu.Unlock()
-	for s, g := range one {
-		failed[s] = s.Extend(ctx, claims[s]...)
-		if s.Err() != nil { // its holds are missing now
-			failed[s] = errGivenUp
-			if cell.ReasonOf(c.tellToken(ctx, g)) == cellv1.Reason_REASON_SESSION_OVER {
-				failed[s] = nil
-			}
+	for s, of := range claims {
+		if failed[s] = s.Extend(ctx, of...); s.Err() != nil {
+			failed[s] = nil // its holds are missing now
 		}
 	}
 	return failed

@@ -213,10 +213,14 @@ func (r *record) wakeLocked() {
 	}
 }
 
-// takeLocked takes in what the cell says that the request has.
+// takeLocked takes in what the cell says that the request has. What it had before at a lower revision is gone.
 func (c *client) takeLocked(r *record, h *cellv1.Holding) {
-	if r.leaving || h.Revision <= r.ended || r.has != nil && r.has.Revision != h.Revision || r.held() && h.Token == 0 {
-		return // it is old, or of another hold; the record's own is told to be lost by itself
+	was := r.has.GetRevision()
+	if r.leaving || h.Revision <= r.ended || h.Revision < was || h.Revision == was && r.held() && h.Token == 0 {
+		return // it is old
+	}
+	if r.endedLocked(h.Revision - 1) {
+		c.loseLocked(driver.ErrNotHeld, r)
 	}
 	c.records[r.key] = r // it may have been forgotten meanwhile
 	r.has = h

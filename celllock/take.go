@@ -99,13 +99,12 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 		}
 		return g, given
 	}
-	if r.has != nil && r.has.Revision != resp.Revision && !r.leaving {
-		c.forgetLocked(r) // what it had is gone, and this is another
-	}
-	r.places = r.places.Later(sent, resp.Places)
 	c.takeLocked(r, &cellv1.Holding{
 		Token: resp.Token, Claim: resp.Claim, Contended: resp.Contended, Ahead: resp.Ahead, Revision: resp.Revision,
 	})
+	if r.has.GetRevision() == resp.Revision {
+		r.places = r.places.Later(sent, resp.Places)
+	}
 	switch {
 	case s.over:
 		c.forgetLocked(r)
