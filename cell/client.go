@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,8 +39,8 @@ type Config struct {
 	TLS func() *tls.Config
 	// Token says who the client is, if it is not "".
 	Token string
-	// TokenFile is a file with the token, instead of Token. It is read again when a token is needed, so
-	// that it can be replaced.
+	// TokenFile is a file with the token, instead of Token. It is read for each call, so that it can be replaced: by
+	// renaming another file, because a call fails that finds no token in it.
 	TokenFile string
 	// Clock is the clock that sessions are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
@@ -89,14 +90,8 @@ func New(c Config) (*Client, error) {
 		// silent for long. Members need not remember the headers of calls, of which each would cost them memory.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin, MaxEncoderHeaderTableSize: noTable},
 	}
-	token := &bearer{next: client.transport, file: c.TokenFile}
-	var err error
-	if c.Token != "" {
-		err = token.set(c.Token)
-	} else if c.TokenFile != "" {
-		err = token.reread()
-	}
-	if err != nil {
+	token := &bearer{client.transport, &c}
+	if _, err := token.token(); err != nil {
 		return nil, err
 	}
 	client.life, client.die = context.WithCancel(context.Background())
@@ -173,22 +168,20 @@ func (c *Client) Do(ctx context.Context, repeat bool, call func(context.Context,
 
 // Call makes one call of a service of the API, as Do does:
 //
-//	cell.Call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.Inspect, &cellv1.InspectRequest{Name: "n"})
+//	cell.Call(ctx, c, true, cellv1connect.LocksClient.Inspect, &cellv1.InspectRequest{Name: "n"})
 func Call[S, Q, A any](
-	ctx context.Context, c *Client, repeat bool, of func(*Member) S, call func(S, context.Context, Q) (A, error), request Q,
+	ctx context.Context, c *Client, repeat bool, call func(S, context.Context, Q) (A, error), request Q,
 ) (answer A, err error) {
 	err = c.Do(ctx, repeat, func(ctx context.Context, m *Member) (err error) {
-		answer, err = call(of(m), ctx, request)
+		for _, service := range []any{m.Sessions, m.Locks, m.Files, m.Cell} {
+			if s, ok := service.(S); ok {
+				answer, err = call(s, ctx, request)
+			}
+		}
 		return err
 	})
 	return answer, err
 }
-
-// The services of a member.
-func Sessions(m *Member) cellv1connect.SessionsClient { return m.Sessions }
-func Locks(m *Member) cellv1connect.LocksClient       { return m.Locks }
-func Files(m *Member) cellv1connect.FilesClient       { return m.Files }
-func Cell(m *Member) cellv1connect.CellClient         { return m.Cell }
 
 // leave makes the next member the one that is used, unless somebody else has.
 func (c *Client) leave(at int32) {
@@ -233,11 +226,11 @@ func Certain(err error) bool {
 	return true
 }
 
-// MemberStatus is what a member says of itself and of the cell.
+// MemberStatus is what a member says of itself and of the cell. Its JSON form is an interface: fields may be added.
 type MemberStatus struct {
-	Address string                 // as in Config.Members
-	Status  *cellv1.StatusResponse // nil: it does not answer
-	Err     error                  // why
+	Address                string `json:"address"`         // as in Config.Members
+	Error                  string `json:"error,omitempty"` // why it does not answer; "": it does
+	*cellv1.StatusResponse        // nil: it does not answer
 }
 
 // Statuses asks all members that the configuration names, at the same time, in its order. It returns when
@@ -248,7 +241,9 @@ func (c *Client) Statuses(ctx context.Context) []MemberStatus {
 	for i, m := range c.members {
 		all.Go(func() {
 			r, err := m.Cell.Status(ctx, &cellv1.StatusRequest{})
-			said[i] = MemberStatus{m.Address, r, err}
+			if said[i] = (MemberStatus{Address: m.Address, StatusResponse: r}); err != nil {
+				said[i].Error = err.Error()
+			}
 		})
 	}
 	all.Wait()
@@ -294,54 +289,37 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 
 // bearer says in each call who the client is, if that has a token.
 type bearer struct {
-	next http.RoundTripper
-	file string // with the token; "": it does not change
-
-	mu    sync.Mutex
-	token string
-	read  time.Time // when the file was read last
+	next   http.RoundTripper
+	config *Config
 }
 
-const (
-	maxToken      = 4096        // bytes
-	rereadTokenIn = time.Second // at the soonest
-)
+const maxToken = 4096 // bytes
 
-// set takes a token. Its errors do not show it.
-func (b *bearer) set(token string) error {
-	if token == "" || len(token) > maxToken {
-		return fmt.Errorf("the token has %d bytes: between 1 and %d are right", len(token), maxToken)
-	}
-	for _, c := range []byte(token) {
-		if c <= ' ' || c > '~' {
-			return errors.New("the token has a character that no token has")
+// token returns the token that the client has now, or "". Its errors do not show it.
+func (b *bearer) token() (string, error) {
+	token := b.config.Token
+	if file := b.config.TokenFile; file != "" {
+		text, err := os.ReadFile(file)
+		if token = string(bytes.TrimSpace(text)); err == nil && token == "" {
+			err = fmt.Errorf("%s: there is no token in it", file)
+		}
+		if err != nil {
+			return "", err
 		}
 	}
-	b.token = token
-	return nil
-}
-
-// reread reads the file. If it cannot be read, the token stays what it was.
-func (b *bearer) reread() error {
-	b.read = time.Now()
-	text, err := os.ReadFile(b.file)
-	if err == nil {
-		err = b.set(string(bytes.TrimSpace(text)))
+	if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("the token has more than %d characters, or one that no token has", maxToken)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", b.file, err)
-	}
-	return nil
+	return token, nil
 }
 
 // RoundTrip implements http.RoundTripper.
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	b.mu.Lock()
-	if b.file != "" && time.Since(b.read) > rereadTokenIn {
-		_ = b.reread()
+	token, err := b.token()
+	if err != nil {
+		r.Body.Close()
+		return nil, &net.OpError{Op: "dial", Err: err} // nothing was sent
 	}
-	token := b.token
-	b.mu.Unlock()
 	if token != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+token)

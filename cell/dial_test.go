@@ -8,15 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTokenFile: a token that is replaced in its file is used from then on; while the file cannot be read, the one
-// before it is.
+// TestTokenFile: a token that is replaced in its file is used from then on. A call for which there is no token
+// is not sent.
 func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
@@ -26,12 +25,11 @@ func TestTokenFile(t *testing.T) {
 		}
 	}
 	write("first\n")
-	b := &bearer{file: file, next: roundTripper(func(r *http.Request) (*http.Response, error) {
+	b := &bearer{config: &Config{TokenFile: file}, next: roundTripper(func(r *http.Request) (*http.Response, error) {
 		return nil, errors.New(r.Header.Get("Authorization"))
 	})}
 	says := func() string {
-		b.read = time.Time{} // it is long ago
-		_, err := b.RoundTrip(httptest.NewRequest("GET", "/", nil))
+		_, err := b.RoundTrip(httptest.NewRequest("GET", "/", http.NoBody))
 		return err.Error()
 	}
 	if got := says(); got != "Bearer first" {
@@ -41,13 +39,11 @@ func TestTokenFile(t *testing.T) {
 	if got := says(); got != "Bearer second" {
 		t.Errorf("replaced: %q", got)
 	}
-	write("")
-	if got := says(); got != "Bearer second" {
-		t.Errorf("with an empty file: %q", got)
-	}
-	os.Remove(file)
-	if got := says(); got != "Bearer second" {
-		t.Errorf("without the file: %q", got)
+	for _, without := range []func(){func() { write("") }, func() { os.Remove(file) }} {
+		without()
+		if _, err := b.RoundTrip(httptest.NewRequest("GET", "/", http.NoBody)); !NotSent(err) {
+			t.Errorf("without a token: %v", err)
+		}
 	}
 }
 

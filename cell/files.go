@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
@@ -41,7 +40,7 @@ var fileErrors = map[cellv1.Reason]error{
 func file[Q, A any](
 	ctx context.Context, c *Client, what, path string, repeat bool, call func(cellv1connect.FilesClient, context.Context, Q) (A, error), q Q,
 ) (A, error) {
-	answer, err := Call(ctx, c, repeat, Files, call, q)
+	answer, err := Call(ctx, c, repeat, call, q)
 	if known := fileErrors[ReasonOf(err)]; known != nil {
 		err = known
 	}
@@ -151,24 +150,17 @@ const (
 // maxQueued is how many events wait for who watches. With more it is told to read again instead.
 const maxQueued = 1000
 
-// watch is what happens to a path, until it is yielded.
-type watch struct {
-	kinds []EventKind
-	queue []*Event
-	news  chan struct{} // one value: there is something in the queue
-}
-
 // Watch yields what happens to a node from now on, or under its path if there is none yet. The first event is Reread,
 // and says that the watch has begun: whoever reads the node then misses nothing. A consumer that is too slow gets
 // Reread too. The watch ends with an error when the context or the session ends. A session has one watch of a path at
-// a time.
+// a time; events that one before it wanted may still come.
 func (s *Session) Watch(ctx context.Context, path string, kinds ...EventKind) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		w := &watch{kinds: kinds, queue: []*Event{{Path: path, Kind: Reread}}, news: make(chan struct{}, 1)}
+		events := make(chan *Event, maxQueued)
 		s.mu.Lock()
 		taken := s.watches[path] != nil
 		if !taken {
-			s.watches[path] = w
+			s.watches[path] = events
 		}
 		s.mu.Unlock()
 		if taken {
@@ -176,32 +168,18 @@ func (s *Session) Watch(ctx context.Context, path string, kinds ...EventKind) it
 			return
 		}
 		defer s.unwatch(path)
-		if err := s.want(ctx, path, kinds); err != nil {
-			yield(nil, err)
-			return
-		}
-		for {
-			s.mu.Lock()
-			queue := w.queue
-			w.queue = nil
-			s.mu.Unlock()
-			for _, e := range queue {
-				if !yield(e, nil) {
-					return
-				}
-			}
-			if len(queue) > 0 {
-				continue
-			}
+		err := s.want(ctx, path, kinds)
+		for e := (&Event{Path: path, Kind: Reread}); err == nil && yield(e, nil); {
 			select {
-			case <-w.news:
+			case e = <-events:
 			case <-ctx.Done():
-				yield(nil, ctx.Err())
-				return
+				err = ctx.Err()
 			case <-s.life.Done():
-				yield(nil, s.Err())
-				return
+				err = s.Err()
 			}
+		}
+		if err != nil {
+			yield(nil, err)
 		}
 	}
 }
@@ -225,21 +203,23 @@ func (s *Session) unwatch(path string) {
 	delete(s.watches, path) // only now: another watch of the path would lose its subscription
 }
 
-// happened passes an event on to who watches.
+// happened passes an event on to who watches. If too many wait, or the node is to be read again anyway, that shows what
+// has waited.
 func (s *Session) happened(e *Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.watches[e.Path]
-	if w == nil || e.Kind != Reread && !slices.Contains(w.kinds, e.Kind) {
+	events := s.watches[e.Path]
+	if events == nil {
 		return
 	}
-	if e.Kind == Reread || len(w.queue) >= maxQueued { // what is read again shows what is queued
-		w.queue = []*Event{{Path: e.Path, Kind: Reread, Revision: e.Revision}}
-	} else {
-		w.queue = append(w.queue, e)
+	if len(events) == maxQueued {
+		e = &Event{Path: e.Path, Kind: Reread, Revision: e.Revision}
 	}
-	select {
-	case w.news <- struct{}{}:
-	default:
+	for e.Kind == Reread && len(events) > 0 {
+		select {
+		case <-events:
+		default: // it has just been yielded
+		}
 	}
+	events <- e
 }

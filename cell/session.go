@@ -1,12 +1,11 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,38 +33,38 @@ type SessionOptions struct {
 // Observer is told what happens to a session. Its methods are called one after the other, and must not
 // block.
 type Observer interface {
-	// Event tells what has happened.
-	Event(*cellv1.Event)
-	// Complete tells all holds and places that the session had at a revision of the cell: what began
-	// before it and is not among them is gone. Of what happened before nothing else is told: the client
-	// has come to another member, or was cut off for long.
-	Complete(all []*cellv1.Holding, revision int64)
+	// Told tells what an answer to a parked call says of holds and places: what has happened to them, in order. If it is
+	// Complete, it first tells all that the session had at a revision of the cell: what began before and is not among
+	// them is gone.
+	Told(*cellv1.KeepAliveResponse)
 	// Over tells that the session has ended, and why. Nothing is told after it.
 	Over(error)
 }
 
-// Session is a session that is kept alive until it is closed or over. Safe for concurrent use.
+// Session is a session that is kept alive until it is closed or over. One goroutine makes its calls of KeepAlive, one
+// after the other. Safe for concurrent use.
 type Session struct {
 	client   *Client
 	text     string // what calls want
 	id       string
 	ttl      time.Duration
 	observer Observer
+	cursor   string // of the last answer
 
 	life context.Context
 	die  context.CancelCauseFunc
 	done chan struct{} // closed when nothing is kept alive any more
 
-	taking sync.Mutex // while an answer is taken in
-	cursor string     // of the last answer
-
 	mu       sync.Mutex
 	trusted  Extension
 	places   Extension
-	extended chan struct{} // closed when trusted changes
-	at       int32         // the member at which the parked call is
-	giveUp   *time.Timer   // gives that call up
-	watches  map[string]*watch
+	wanted   driver.Instant         // somebody waits for an extension that began then or later
+	claims   []*cellv1.Claim        // to be told
+	told     int                    // how many claims have been told
+	answered chan struct{}          // closed when an answer has been taken in
+	failed   error                  // of the last call
+	parked   context.CancelFunc     // cuts the call short that is parked; nil: none is
+	watches  map[string]chan *Event // what has happened to a path, until it is yielded
 }
 
 // Extension is a time for which something lasts: Valid from Since on.
@@ -93,9 +92,9 @@ var ErrSessionOver = errors.New("the session is over")
 
 // Open opens a session.
 func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
-	s := &Session{client: c, observer: o.Observer, done: make(chan struct{}), extended: make(chan struct{}), watches: map[string]*watch{}}
-	if s.observer == nil {
-		s.observer = silent{}
+	s := &Session{
+		client: c, observer: cmp.Or[Observer](o.Observer, silent{}), watches: map[string]chan *Event{},
+		done: make(chan struct{}), answered: make(chan struct{}),
 	}
 	// An open that is not answered leaves a session that nobody uses, until its TTL is over.
 	err := c.Do(ctx, true, func(ctx context.Context, m *Member) error {
@@ -119,9 +118,8 @@ func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
 
 type silent struct{}
 
-func (silent) Event(*cellv1.Event)               {}
-func (silent) Complete([]*cellv1.Holding, int64) {}
-func (silent) Over(error)                        {}
+func (silent) Told(*cellv1.KeepAliveResponse) {}
+func (silent) Over(error)                     {}
 
 // ID returns the session's id, which is no secret.
 func (s *Session) ID() string { return s.id }
@@ -141,59 +139,46 @@ func (s *Session) Err() error {
 	return context.Cause(s.life)
 }
 
-// Extend extends the session now, and makes claims whole holds. Everything that had been lost before is
-// told before it returns.
+// Extend extends the session, and makes claims whole holds. Everything that had been lost before is told before it
+// returns. If the answer to the parked call is due, that extends the session: so an idle session needs no other call.
+// Else the parked call is cut short, and the next one is answered at once, for all that wait for it.
 func (s *Session) Extend(ctx context.Context, claims ...*cellv1.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, min(s.ttl/3, requestWithin))
 	defer cancel()
-	defer context.AfterFunc(s.life, cancel)()
-	if len(claims) == 0 && s.awaitParked(ctx) {
-		return nil
-	}
-	for {
-		if err := s.Err(); err != nil {
-			return err
-		}
-		some := claims[:min(len(claims), maxClaims)]
-		claims = claims[len(some):]
-		at := s.client.current.Load()
-		if err := s.call(ctx, at, &cellv1.KeepAliveRequest{Now: true, Claims: some}); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		switch {
-		case s.giveUp == nil: // nothing is parked yet
-		case s.at != at:
-			s.giveUp.Reset(0)
-		default:
-			s.giveUp.Reset(s.patience())
-		}
-		s.mu.Unlock()
-		if len(claims) == 0 {
-			return nil
-		}
-	}
-}
-
-// awaitParked reports whether the answer to the parked call, if that is due soon, has extended the session from now on, at
-// the earliest: then no other call is needed.
-func (s *Session) awaitParked(ctx context.Context) bool {
-	now := s.client.clock.Now()
+	asked, slack, toTell := s.client.clock.Now(), s.ttl/24, 0
 	s.mu.Lock()
-	trusted, extended := s.trusted, s.extended
+	delay := s.trusted.Since.Add(s.ttl/3).Sub(asked) + slack
+	if len(claims) > 0 {
+		s.claims = append(s.claims, claims...)
+		toTell = s.told + len(s.claims)
+	}
 	s.mu.Unlock()
-	slack := s.ttl / 24
-	due := trusted.Since.Add(s.ttl / 3).Sub(now)
-	if due > slack || due < -slack {
-		return false
+	if toTell > 0 || delay > 2*slack {
+		delay = 0
 	}
-	select {
-	case <-extended:
-	case <-time.After(due + slack):
-	case <-ctx.Done():
+	for hurry := time.After(delay); ; {
+		s.mu.Lock()
+		done, answered := s.trusted.Since >= asked && s.told >= toTell, s.answered
+		s.mu.Unlock()
+		if done {
+			return s.Err()
+		}
+		select {
+		case <-answered:
+		case <-hurry:
+			s.mu.Lock()
+			if s.wanted = max(s.wanted, asked); s.parked != nil {
+				s.parked()
+			}
+			s.mu.Unlock()
+		case <-s.life.Done():
+			return s.Err()
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return cmp.Or(s.failed, ctx.Err())
+		}
 	}
-	trusted, _ = s.Trusted()
-	return trusted.Since >= now
 }
 
 // maxClaims is how many claims one call makes whole holds.
@@ -203,7 +188,7 @@ const maxClaims = 1000
 func (s *Session) Close(ctx context.Context) error {
 	s.die(ErrSessionOver)
 	<-s.done
-	_, err := Call(ctx, s.client, true, Sessions, cellv1connect.SessionsClient.Close, &cellv1.CloseRequest{Session: s.text})
+	_, err := Call(ctx, s.client, true, cellv1connect.SessionsClient.Close, &cellv1.CloseRequest{Session: s.text})
 	if ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
 		return nil
 	}
@@ -226,7 +211,11 @@ func (s *Session) keepAlive() {
 			s.end(fmt.Errorf("%w: no member has extended it for %v", ErrSessionOver, s.ttl))
 			return
 		}
-		if s.park() == nil {
+		err := s.call()
+		s.mu.Lock()
+		s.failed = err
+		s.mu.Unlock()
+		if err == nil {
 			failures = 0
 			wait.Reset()
 		} else if failures++; failures >= len(s.client.members) { // before that other members are asked at once
@@ -235,121 +224,69 @@ func (s *Session) keepAlive() {
 	}
 }
 
-// park makes a call that is parked. The member answers it when a third of the TTL is over since the session was last
-// extended. If it has not, soon after, another member is asked, while there is time; so it is if calls of Extend have
-// gone to another one.
-func (s *Session) park() error {
-	ctx, cancel := context.WithCancel(s.life)
-	defer cancel()
-	at := s.client.current.Load()
-	s.mu.Lock()
-	s.at, s.giveUp = at, time.AfterFunc(s.patience(), cancel)
-	defer s.giveUp.Stop()
-	s.mu.Unlock()
-	return s.call(ctx, at, &cellv1.KeepAliveRequest{})
-}
-
-// patience is how long a parked call waits for its answer after the session was extended.
-func (s *Session) patience() time.Duration { return s.ttl/2 + min(s.ttl/8, maxLate) }
-
 // Bounds of calls.
 const (
 	maxLate       = 3 * time.Second
 	requestWithin = 5 * time.Second
 )
 
-// call makes one call of KeepAlive at a member, and takes in what it answers.
-func (s *Session) call(ctx context.Context, at int32, m *cellv1.KeepAliveRequest) error {
-	nonce := crand.Text()[:12]
-	m.Session, m.Nonce = s.text, nonce
-	s.taking.Lock()
-	m.Cursor = s.cursor
-	s.taking.Unlock()
-	sent := s.client.clock.Now()
+// call makes one call, and takes in its answer. Unless somebody waits for an extension, the member parks the call until
+// a third of the TTL is over since the session was last extended. If the member has not answered soon after, another one
+// is asked, while there is time.
+func (s *Session) call() error {
+	s.mu.Lock()
+	m := &cellv1.KeepAliveRequest{
+		Session: s.text, Nonce: crand.Text()[:12], Cursor: s.cursor, Claims: s.claims[:min(len(s.claims), maxClaims)],
+	}
+	m.Now = len(m.Claims) > 0 || s.wanted > s.trusted.Since
+	patience := s.ttl/2 + min(s.ttl/8, maxLate)
+	if m.Now {
+		patience = min(s.ttl/2, maxLate)
+	}
+	ctx, cancel := context.WithTimeout(s.life, patience)
+	defer cancel()
+	if s.parked = cancel; m.Now {
+		s.parked = nil
+	}
+	s.mu.Unlock()
+	at, sent := s.client.current.Load(), s.client.clock.Now()
 	r, err := s.client.members[at].Sessions.KeepAlive(ctx, m)
 	switch reason := ReasonOf(err); {
 	case reason == cellv1.Reason_REASON_SESSION_OVER, reason == cellv1.Reason_REASON_NOT_YOURS:
 		s.end(fmt.Errorf("%w: %w", ErrSessionOver, err))
 		return err
-	case err != nil:
-		if s.life.Err() == nil {
-			s.client.leave(at)
-		}
-		return err
-	case r.Nonce != nonce:
-		return errors.New("an answer to another call has come")
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return nil // it was cut short, or the session is closed
+	case err == nil && r.Nonce != m.Nonce:
+		err = errors.New("an answer to another call has come")
 	}
-	s.take(sent, r)
-	if r.MemberStopping {
+	if err != nil || r.MemberStopping {
 		s.client.leave(at)
 	}
+	if err != nil || s.life.Err() != nil || r.Cursor == "" { // another call of the session is parked, and tells
+		return err
+	}
+	// What has happened is told before the extension: so a hold that has gone is not trusted any longer (P2).
+	s.observer.Told(r)
+	for _, e := range r.Events {
+		if node := e.GetNode(); node != nil {
+			s.happened(node)
+		}
+	}
+	s.cursor = r.Cursor
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trusted, s.places = s.trusted.Later(sent, r.Session), s.places.Later(sent, r.Places)
+	s.claims, s.told = s.claims[len(m.Claims):], s.told+len(m.Claims)
+	close(s.answered)
+	s.answered = make(chan struct{})
 	return nil
 }
 
-// end tells that the session is over, once.
+// end tells that the session is over, unless it is closed.
 func (s *Session) end(why error) {
-	s.taking.Lock()
-	defer s.taking.Unlock()
 	if s.life.Err() == nil {
 		s.observer.Over(why)
 		s.die(why)
 	}
-}
-
-// take takes in an answer. What has happened is told before anybody learns that the session was
-// extended: so a hold that has gone is not trusted any longer.
-func (s *Session) take(sent driver.Instant, r *cellv1.KeepAliveResponse) {
-	s.taking.Lock()
-	defer s.taking.Unlock()
-	if s.life.Err() != nil || !s.tell(r) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.places = s.places.Later(sent, r.Places)
-	if later := s.trusted.Later(sent, r.Session); later != s.trusted {
-		s.trusted = later
-		close(s.extended)
-		s.extended = make(chan struct{})
-	}
-}
-
-// tell tells the observer what is new to it. Two calls may be under way at the same time, so an answer
-// may tell what is known already, or come after a later one. It reports false if something is missing
-// before what it tells: then the next call asks for all.
-func (s *Session) tell(r *cellv1.KeepAliveResponse) bool {
-	stream, last, ok := parseCursor(r.Cursor)
-	known, seen, _ := parseCursor(s.cursor)
-	isNew := stream != known || last > seen
-	switch {
-	case !ok: // a later call tells
-		return false
-	case r.Complete && (isNew || last == seen):
-		s.observer.Complete(r.Holdings, r.Revision)
-	case r.Complete:
-		return true
-	case stream != known, last > seen+uint64(len(r.Events)), len(r.Events) > 0 && r.Events[0].Number > seen+1:
-		s.cursor = ""
-		return false
-	}
-	for _, e := range r.Events {
-		switch node := e.GetNode(); {
-		case stream == known && e.Number <= seen:
-		case node != nil:
-			s.happened(node)
-		default:
-			s.observer.Event(e)
-		}
-	}
-	if isNew {
-		s.cursor = r.Cursor
-	}
-	return true
-}
-
-// parseCursor takes a cursor apart: the name of a stream of events, and the number of one.
-func parseCursor(text string) (stream string, number uint64, ok bool) {
-	stream, digits, ok := strings.Cut(text, ":")
-	number, err := strconv.ParseUint(digits, 36, 64)
-	return stream, number, ok && err == nil
 }

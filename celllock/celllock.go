@@ -13,7 +13,7 @@
 //	hf.cert        cells: a file with the client's certificate, with hf.key
 //	hf.key         cells: a file with its private key
 //
-// Certificates are read again for each connection that is made, the token when it is needed. A URL with a
+// Certificates are read again for each connection that is made, the token for each call. A URL with a
 // token belongs in the environment, as every secret.
 //
 // A client has one session with the cell for each TTL, in whole seconds, and lock-delay that its locks
@@ -43,6 +43,8 @@ type Options struct {
 	Prefix string
 	// Note is what operators see of the client's sessions.
 	Note string
+
+	own bool // the client of the cell is closed with the driver
 }
 
 // client is the driver over one client of a cell.
@@ -67,16 +69,12 @@ type client struct {
 
 // New returns a driver over a client of a cell, which stays the caller's. It makes first contact. Nil
 // options are fine.
-func New(ctx context.Context, c *cell.Client, o *Options) (driver.Driver, error) {
-	return connectTo(ctx, c, false, o)
-}
-
-func connectTo(ctx context.Context, of *cell.Client, own bool, o *Options) (*client, error) {
+func New(ctx context.Context, of *cell.Client, o *Options) (driver.Driver, error) {
 	if o == nil {
 		o = &Options{}
 	}
 	c := &client{
-		cell: of, own: own, note: o.Note, clock: of.Clock(),
+		cell: of, own: o.own, note: o.Note, clock: of.Clock(),
 		sessions: map[class]*session{}, records: map[key]*record{}, losses: make(chan driver.Loss, 16),
 	}
 	if o.Prefix != "" {
@@ -86,7 +84,7 @@ func connectTo(ctx context.Context, of *cell.Client, own bool, o *Options) (*cli
 		c.prefix = o.Prefix + "/"
 	}
 	c.life, c.die = context.WithCancel(context.Background())
-	status, err := call(ctx, c, true, cell.Cell, cellv1connect.CellClient.Status, &cellv1.StatusRequest{})
+	status, err := call(ctx, c, true, cellv1connect.CellClient.Status, &cellv1.StatusRequest{})
 	shortest, poll := status.GetShortestTtl().AsDuration(), status.GetPoll().AsDuration()
 	if err != nil {
 		c.die()
@@ -112,45 +110,29 @@ const (
 // Caps implements driver.Driver.
 func (c *client) Caps() driver.Caps { return c.caps }
 
-// bounded returns the context of a request, which is bounded in time and by the client's life, or why none should be
-// made.
+// bounded returns the context of a request, which is bounded in time, or why none should be made.
 func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if c.life.Err() != nil {
 		return nil, nil, driver.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, requestWithin)
-	stop := context.AfterFunc(c.life, cancel)
-	return ctx, func() { stop(); cancel() }, nil
+	return ctx, cancel, ctx.Err()
 }
 
 // call is cell.Call, bounded.
 func call[S, Q, A any](
-	ctx context.Context, c *client, repeat bool, of func(*cell.Member) S, do func(S, context.Context, Q) (A, error), request Q,
+	ctx context.Context, c *client, repeat bool, do func(S, context.Context, Q) (A, error), request Q,
 ) (answer A, err error) {
 	ctx, cancel, err := c.bounded(ctx)
 	if err != nil {
 		return answer, err
 	}
 	defer cancel()
-	return cell.Call(ctx, c.cell, repeat, of, do, request)
+	return cell.Call(ctx, c.cell, repeat, do, request)
 }
 
 // Losses implements driver.Notifier.
 func (c *client) Losses() <-chan driver.Loss { return c.losses }
-
-// tellLocked passes a loss on, if the channel has room: the next renewal tells it again.
-func (c *client) tellLocked(loss driver.Loss) {
-	if c.life.Err() != nil || len(loss.Owners) == 0 {
-		return
-	}
-	select {
-	case c.losses <- loss:
-	default:
-	}
-}
 
 // Close implements driver.Driver. A session of which nothing is left is closed. Others end with their
 // TTLs, and with them the holds that are left.
@@ -173,12 +155,12 @@ func (c *client) Close() error {
 	defer cancel()
 	var closing sync.WaitGroup
 	for _, s := range c.sessions {
-		switch {
-		case s.err != nil:
-		case used[s]:
-			closing.Go(s.Abandon)
-		default:
-			closing.Go(func() { s.Close(ctx) }) // a courtesy: without it the session ends a little later
+		end := func() { s.Close(ctx) } // a courtesy: without it the session ends a little later
+		if used[s] {
+			end = s.Abandon
+		}
+		if s.err == nil {
+			closing.Go(end)
 		}
 	}
 	closing.Wait()

@@ -20,7 +20,7 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	c := dial(t, server.Addrs())
 	t.Cleanup(func() { c.Close() })
 	request := driver.Request{Name: "n", Owner: "o", TTL: time.Second}
-	s, err := c.sessionFor(t.Context(), classOf(&request))
+	s, err := c.sessionFor(t.Context(), &request)
 	if err != nil {
 		t.Fatal(err)
 	}

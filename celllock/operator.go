@@ -13,13 +13,13 @@ import (
 // Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	// Not repeated: the second call would not find what the first has broken.
-	_, err := call(ctx, c, false, cell.Locks, cellv1connect.LocksClient.Break, &cellv1.BreakRequest{Name: c.prefix + name, Token: int64(token)})
+	_, err := call(ctx, c, false, cellv1connect.LocksClient.Break, &cellv1.BreakRequest{Name: c.prefix + name, Token: int64(token)})
 	return c.translate(name, err)
 }
 
 // Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	r, err := call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.Inspect, &cellv1.InspectRequest{Name: c.prefix + name})
+	r, err := call(ctx, c, true, cellv1connect.LocksClient.Inspect, &cellv1.InspectRequest{Name: c.prefix + name})
 	if err != nil {
 		return driver.Info{}, c.translate(name, err)
 	}
@@ -47,7 +47,7 @@ func (c *client) info(l *cellv1.Lock) driver.Info {
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		for after, more := "", true; more; {
-			page, err := call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.List,
+			page, err := call(ctx, c, true, cellv1connect.LocksClient.List,
 				&cellv1.LocksListRequest{Prefix: c.prefix + prefix, After: after})
 			if err != nil {
 				yield(driver.Info{}, c.translate(prefix, err))

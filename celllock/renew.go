@@ -1,10 +1,10 @@
 package celllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -15,53 +15,61 @@ import (
 // Renew implements driver.Driver. One call extends a session, and with it all its holds; before it is
 // answered the cell has told what is lost.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	out := make([]driver.Renewal, len(grants))
-	ctx, cancel, err := c.bounded(ctx)
-	if err != nil {
-		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
+	if c.life.Err() != nil {
+		return slices.Repeat([]driver.Renewal{{Err: driver.ErrClosed}}, len(grants))
 	}
-	defer cancel()
-	failed := c.extend(ctx, grants)
-	var asked sync.WaitGroup
-	room := make(chan struct{}, atATime)
+	out, failed := make([]driver.Renewal, len(grants)), c.extend(ctx, grants)
+	var missing []int
+	var gone []driver.Grant
 	c.mu.Lock()
-	now := c.clock.Now()
 	for i := range grants {
 		g := &grants[i]
-		r := c.heldLocked(g)
-		tell := r == nil || g.HandedOver // the cell is asked what became of it, or told its token
+		r, s := c.heldLocked(g), sessionOf(g)
 		switch {
+		case r == nil && s != nil && s.over:
+			out[i].Err = errGivenUp
 		case r == nil:
-		case r.until != 0 && now >= r.until.Add(-r.delay):
-			out[i].Err, tell = driver.ErrNotHeld, false
-		case failed[r.session] != nil:
-			out[i].Err, tell = failed[r.session], false
+			missing, gone = append(missing, i), append(gone, *g)
+		case r.until != 0 && c.clock.Now() >= r.until:
+			out[i].Err = driver.ErrNotHeld
+		case failed[s] != nil:
+			out[i].Err = failed[s]
 		default:
 			out[i].Since, out[i].Valid = r.lastsLocked(g.TTL)
-			c.endsLocked(r, out[i].Since.Add(out[i].Valid), g.LockDelay)
-		}
-		if tell {
-			asked.Go(func() {
-				room <- struct{}{}
-				defer func() { <-room }()
-				if err := c.tellToken(ctx, g, r == nil); err != nil {
-					out[i] = driver.Renewal{Err: err}
-				}
-			})
+			c.endsLocked(r, out[i].Since.Add(out[i].Valid))
 		}
 	}
 	c.mu.Unlock()
-	asked.Wait()
+	if gone != nil { // the cell says why; what this client is releasing already it may release
+		for n, err := range c.Release(ctx, gone) {
+			out[missing[n]].Err = cmp.Or(err, driver.ErrNotHeld)
+		}
+	}
+	for i := range grants {
+		g := &grants[i]
+		if out[i].Err == errGivenUp || g.HandedOver && out[i].Err == nil {
+			if err := c.tellToken(ctx, g); err != nil { // perhaps that the cell has given it up as well
+				out[i] = driver.Renewal{Err: err}
+			}
+		}
+	}
 	return out
 }
 
-// atATime is how many holds are asked for at the same time.
-const atATime = 64
+// errGivenUp says that a hold is in a session which was lost by the client's clock: the cell may keep it for
+// another TTL, and close the name to others meanwhile (P4).
+var errGivenUp = errors.New("the client has heard nothing of its session for the TTL, and given it up")
+
+// sessionOf returns the session that a grant belongs to, or nil if that is not known.
+func sessionOf(g *driver.Grant) *session {
+	s, _ := g.Handle.(*session)
+	return s
+}
 
 // heldLocked returns the record of the hold of a grant, or nil.
 func (c *client) heldLocked(g *driver.Grant) *record {
-	r := c.recordLocked(g.Name, g.Owner)
-	if r == nil || !r.held() || g.Token != 0 && r.token() != g.Token&^(block-1) {
+	r := c.recordLocked(&g.Request)
+	if !r.held() || g.Token != 0 && r.token() != g.Token&^(block-1) {
 		return nil
 	}
 	return r
@@ -89,46 +97,13 @@ func (c *client) extend(ctx context.Context, grants []driver.Grant) map[*session
 	return failed
 }
 
-// tellToken tells the cell the token in use. If the hold is missing here it asks what became of it instead: the hold is
-// broken, or not held, or still in a session that this client has given up.
-func (c *client) tellToken(ctx context.Context, g *driver.Grant, missing bool) error {
-	s, err := c.sessionOf(ctx, g)
-	if err != nil {
-		return c.translate(g.Name, err)
-	}
-	k := c.keyOf(g.Name, g.Owner)
-	msg := &cellv1.SetNoteRequest{Session: s.Credential(), Name: k.name, Request: k.request, Token: int64(g.Token)}
-	if missing {
-		msg.Token = 0
-	}
-	_, err = call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.SetNote, msg)
-	if err != nil || !missing {
-		return c.translate(g.Name, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s.over {
-		return errGivenUp
-	}
-	return driver.ErrNotHeld // the client is releasing it
-}
-
-// errGivenUp says that a hold is in a session which was lost by the client's clock: the cell may keep it for
-// another TTL, and close the name to others meanwhile (P4).
-var errGivenUp = errors.New("the client has heard nothing of its session for the TTL, and given it up")
-
-// sessionOf returns the session that a grant belongs to.
-func (c *client) sessionOf(ctx context.Context, g *driver.Grant) (*session, error) {
-	if s, ok := g.Handle.(*session); ok {
-		return s, nil
-	}
-	c.mu.Lock()
-	r := c.recordLocked(g.Name, g.Owner)
-	c.mu.Unlock()
-	if r != nil {
-		return r.session, nil
-	}
-	return c.sessionFor(ctx, classOf(&g.Request))
+// tellToken tells the cell the token in use (P3).
+func (c *client) tellToken(ctx context.Context, g *driver.Grant) error {
+	k := c.keyOf(&g.Request)
+	_, err := call(ctx, c, true, cellv1connect.LocksClient.SetNote, &cellv1.SetNoteRequest{
+		Session: sessionOf(g).Credential(), Name: k.name, Request: k.request, Token: int64(g.Token),
+	})
+	return c.translate(g.Name, err)
 }
 
 // Downgrade implements driver.Downgrader.
@@ -137,13 +112,9 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
 	}
-	s, err := c.sessionOf(ctx, &g)
-	if err != nil {
-		return driver.Grant{}, c.translate(g.Name, err)
-	}
-	k := c.keyOf(g.Name, g.Owner)
-	_, err = call(ctx, c, true, cell.Locks, cellv1connect.LocksClient.Downgrade,
-		&cellv1.DowngradeRequest{Session: s.Credential(), Name: k.name, Request: k.request})
+	k := c.keyOf(&g.Request)
+	_, err := call(ctx, c, true, cellv1connect.LocksClient.Downgrade,
+		&cellv1.DowngradeRequest{Session: sessionOf(&g).Credential(), Name: k.name, Request: k.request})
 	if err != nil {
 		return driver.Grant{}, c.translate(g.Name, err)
 	}
@@ -161,9 +132,12 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	defer cancel()
 	batches := map[*session][]int{}
 	for i := range grants {
-		if s, err := c.sessionOf(ctx, &grants[i]); err != nil {
+		s := sessionOf(&grants[i])
+		if s == nil { // a request that was not made yet, or somebody else's hold
+			s, err = c.sessionFor(ctx, &grants[i].Request)
 			errs[i] = c.translate(grants[i].Name, err)
-		} else {
+		}
+		if errs[i] == nil {
 			batches[s] = append(batches[s], i)
 		}
 	}
@@ -182,7 +156,7 @@ func (c *client) releaseSome(ctx context.Context, s *session, grants []driver.Gr
 	msg := &cellv1.ReleaseRequest{Session: s.Credential()}
 	for _, i := range some {
 		g := &grants[i]
-		k := c.keyOf(g.Name, g.Owner)
+		k := c.keyOf(&g.Request)
 		msg.Locks = append(msg.Locks, &cellv1.Release{
 			Name: k.name, Request: k.request, Token: int64(g.Token), Retried: g.Stray, Unused: g.Token == 0 || g.MinHold == 0,
 		})
@@ -213,7 +187,7 @@ func (c *client) releaseSome(ctx context.Context, s *session, grants []driver.Gr
 		case outcomes[n] == cellv1.Reason_REASON_NOT_HELD && g.Token != 0 && !repeated: // else released by that call, or before
 			errs[i] = driver.ErrNotHeld
 		}
-		if r := c.recordLocked(g.Name, g.Owner); r != nil && r.session == s {
+		if r := c.recordLocked(&g.Request); r != nil && r.session == s {
 			c.forgetLocked(r)
 		}
 	}

@@ -20,60 +20,48 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	return c.take(ctx, &req, false)
 }
 
-// Enqueue implements driver.Queuer.
+// Enqueue implements driver.Queuer. A place which the parked call has confirmed within the last poll needs no call.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := c.confirmed(ctx, &req); err != nil {
-		return driver.Grant{}, err
+	c.mu.Lock()
+	if r := c.recordLocked(&req); r.queued() && ctx.Err() == nil && c.life.Err() == nil {
+		_, places := r.session.Trusted()
+		if places.Since > c.clock.Now().Add(-places.Valid/2) {
+			defer c.mu.Unlock()
+			c.endsLocked(r, places.Since.Add(c.caps.PlaceLife(int(r.has.Ahead))))
+			return driver.Grant{}, heldError(req.Name, r.has.Ahead, nil)
+		}
 	}
+	c.mu.Unlock()
 	return c.take(ctx, &req, true)
 }
 
-// confirmed is ErrHeld for a place which the parked call has confirmed within the last poll.
-func (c *client) confirmed(ctx context.Context, req *driver.Request) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.recordLocked(req.Name, req.Owner)
-	if r == nil || !r.queued() || ctx.Err() != nil || c.life.Err() != nil {
-		return nil
-	}
-	_, places := r.session.Trusted()
-	if places.Since <= c.clock.Now().Add(-places.Valid/2) {
-		return nil
-	}
-	ahead := int(r.has.Ahead)
-	c.endsLocked(r, places.Since.Add(c.caps.PlaceLife(ahead)), 0)
-	return &driver.HeldError{Name: req.Name, Ahead: ahead}
-}
-
 // take asks for a lock, or a place in its queue. A session that is over is replaced once.
-func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (driver.Grant, error) {
+func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (g driver.Grant, err error) {
 	ctx, cancel, err := c.bounded(ctx)
 	if err != nil {
-		return driver.Grant{}, err
+		return g, err
 	}
 	defer cancel()
-	for again := false; ; again = true {
-		s, err := c.sessionFor(ctx, classOf(req))
-		if err != nil {
-			return driver.Grant{}, c.translate(req.Name, err)
+	for range 2 {
+		s, failed := c.sessionFor(ctx, req)
+		if failed != nil {
+			return driver.Grant{}, c.translate(req.Name, failed)
 		}
-		g, err := c.takeIn(ctx, s, req, queue)
+		g, err = c.takeIn(ctx, s, req, queue)
 		if cell.ReasonOf(err) != cellv1.Reason_REASON_SESSION_OVER {
-			return g, err
+			break
 		}
-		if s.Over(err); again {
-			return g, err
-		}
+		s.Over(err)
 	}
+	return g, err
 }
 
 func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, queue bool) (driver.Grant, error) {
 	c.mu.Lock()
-	k := c.keyOf(req.Name, req.Owner)
-	r := c.records[k]
+	r := c.recordLocked(req)
 	if r == nil {
-		r = &record{key: k, session: s, news: make(chan struct{}, 1)}
-		c.records[k] = r
+		r = &record{key: c.keyOf(req), session: s, news: make(chan struct{}, 1)}
+		c.records[r.key] = r
 	}
 	if r.session != s || r.leaving {
 		c.mu.Unlock()
@@ -111,13 +99,12 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 		}
 		return g, given
 	}
-	if r.has != nil && r.has.Revision != resp.Revision && !r.leaving {
-		c.forgetLocked(r) // what it had is gone, and this is another
-	}
-	r.places = r.places.Later(sent, resp.Places)
 	c.takeLocked(r, &cellv1.Holding{
 		Token: resp.Token, Claim: resp.Claim, Contended: resp.Contended, Ahead: resp.Ahead, Revision: resp.Revision,
 	})
+	if r.has.GetRevision() == resp.Revision {
+		r.places = r.places.Later(sent, resp.Places)
+	}
 	switch {
 	case s.over:
 		c.forgetLocked(r)
@@ -125,7 +112,7 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 	case r.held():
 		return c.grantLocked(r, req), nil
 	case r.queued():
-		c.endsLocked(r, sent.Add(c.caps.PlaceLife(int(resp.Ahead))), 0)
+		c.endsLocked(r, sent.Add(c.caps.PlaceLife(int(resp.Ahead))))
 	}
 	return g, heldError(req.Name, resp.Ahead, resp.Held)
 }
@@ -134,19 +121,19 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	for {
 		c.mu.Lock()
-		r := c.recordLocked(req.Name, req.Owner)
-		if c.life.Err() == nil && r != nil && r.held() {
-			defer c.mu.Unlock()
-			return c.grantLocked(r, &req), nil
-		}
-		waits := r != nil && r.queued()
-		c.mu.Unlock()
+		r := c.recordLocked(&req)
 		switch {
 		case c.life.Err() != nil:
+			c.mu.Unlock()
 			return driver.Grant{}, driver.ErrClosed
-		case !waits:
+		case r.held():
+			defer c.mu.Unlock()
+			return c.grantLocked(r, &req), nil
+		case !r.queued():
+			c.mu.Unlock()
 			return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 		}
+		c.mu.Unlock()
 		select {
 		case <-r.news:
 		case <-c.life.Done():

@@ -29,10 +29,11 @@ func TestUnheardHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer of.Close()
-	holder, err := connectTo(t.Context(), of, false, nil)
+	made, err := New(t.Context(), of, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	holder := made.(*client)
 	defer holder.Close()
 	r := driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Minute}
 	g, err := holder.Try(t.Context(), r)

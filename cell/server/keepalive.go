@@ -13,98 +13,94 @@ import (
 	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// KeepAlive keeps a session alive and brings its events.
+// KeepAlive keeps a session alive and brings its events. A later call that is to be parked is parked instead of this one,
+// which then tells nothing; one that is to be answered now leaves this one alone.
 func (f sessions) KeepAlive(ctx context.Context, r *cellv1.KeepAliveRequest) (*cellv1.KeepAliveResponse, error) {
 	arrived := f.clock.Now()
 	s, err := f.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Now, claims: r.Claims}
+	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Now, cursor: r.Cursor}
 	k.resp.Nonce = r.Nonce
-	if err := k.run(ctx, r.Cursor); err != nil {
-		return nil, err
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	f.mirror.mu.Lock()
+	k.stream = s.streamLocked()
+	if !r.Now {
+		if k.stream.end != nil {
+			k.stream.end(errSuperseded)
+		}
+		k.stream.end = end
 	}
-	return &k.resp, nil
+	f.mirror.mu.Unlock()
+	if err = k.signOfLife(ctx, r.Claims); err == nil {
+		err = k.park(ctx)
+	}
+	if errors.Is(context.Cause(ctx), errSuperseded) {
+		f.mirror.mu.Lock()
+		defer f.mirror.mu.Unlock()
+		k.stream.wakeLocked() // this call may have been woken for what the later one tells
+		return &cellv1.KeepAliveResponse{Nonce: r.Nonce}, nil
+	}
+	return &k.resp, err
 }
 
-// keepAlive is one parked call.
+var errSuperseded = errors.New("a later call is parked")
+
+// keepAlive is one call.
 type keepAlive struct {
 	*front
 	session *session
+	stream  *stream
 	arrived driver.Instant
-	now     bool // answer at once
-	claims  []*cellv1.Claim
+	now     bool   // answer at once
+	cursor  string // says what the client knows
 	resp    cellv1.KeepAliveResponse
-}
-
-// run parks the call until there is something to tell, or it is time for the client's next sign of life.
-// One that is to be answered now leaves the call that is parked alone.
-func (k *keepAlive) run(ctx context.Context, cursor string) error {
-	s, m := k.session, k.mirror
-	m.mu.Lock()
-	st := s.streamLocked()
-	st.acknowledgeLocked(cursor)
-	var superseded chan struct{} // nil: it is not parked
-	if !k.now {
-		if st.call != nil {
-			close(st.call) // one that is parked is answered
-		}
-		superseded = make(chan struct{})
-		st.call = superseded
-	}
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if st.call == superseded && superseded != nil {
-			st.call = nil
-		}
-	}()
-	if err := k.signOfLife(ctx); err != nil {
-		return err
-	}
-	for {
-		next, tell, over := k.next()
-		switch {
-		case over:
-			return errSessionOver
-		case next <= 0 || tell || k.now:
-			return k.answer(ctx, next <= 0 || k.now)
-		}
-		select {
-		case <-time.After(next):
-		case <-st.news:
-		case <-superseded:
-		case <-k.stopping.Done():
-			k.resp.MemberStopping = true
-			k.now = true
-		case <-ctx.Done():
-			return ended(ctx)
-		}
-		select {
-		case <-superseded: // a later call tells, also what this one may have been woken for
-			k.resp.Places = nil // no loss is told here
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			st.wakeLocked()
-			return nil
-		default:
-		}
-	}
 }
 
 // longestParked is for how long a call is parked at most. Proxies cut what is silent for a minute.
 const longestParked = 45 * time.Second
 
+// park parks the call until there is something to tell, or it is time for the client's next sign of life.
+func (k *keepAlive) park(ctx context.Context) error {
+	for {
+		in, tell := k.next()
+		if in <= 0 || tell || k.now {
+			return k.answer(ctx, in <= 0 || k.now)
+		}
+		select {
+		case <-time.After(in):
+		case <-k.stream.news:
+		case <-k.stopping.Done():
+			k.resp.MemberStopping, k.now = true, true
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+}
+
+// next returns when the call is to be answered at the latest, and whether there is something to tell.
+func (k *keepAlive) next() (in time.Duration, tell bool) {
+	k.mirror.mu.Lock()
+	defer k.mirror.mu.Unlock()
+	s, st := k.session, k.stream
+	at := min(k.arrived.Add(longestParked), st.extended.Add(s.record.ttl()/3))
+	if s.places > 0 {
+		at = min(at, k.arrived.Add(k.pulse))
+	}
+	events, all := st.afterLocked(k.cursor)
+	return at.Sub(k.clock.Now()), s.over || all || len(events) > 0
+}
+
 // signOfLife takes the arrival of the call as a sign of life: the session's places are confirmed, and
 // the claims that it names become whole holds.
-func (k *keepAlive) signOfLife(ctx context.Context) error {
+func (k *keepAlive) signOfLife(ctx context.Context, named []*cellv1.Claim) error {
 	s := k.session
 	var claims []*entry
 	k.mirror.mu.Lock()
 	places := s.places
-	for _, c := range k.claims {
+	for _, c := range named {
 		if e := k.mirror.nameLocked(c.Name).find(ownerOf(s.id, c.Request)); e != nil && e.holds && e.isPlace() {
 			claims = append(claims, e)
 		}
@@ -117,11 +113,8 @@ func (k *keepAlive) signOfLife(ctx context.Context) error {
 		return err
 	}
 	taken, err := k.confirm(ctx, s, true)
-	if err != nil {
-		return err
-	}
 	k.resp.Places = extension(k.placeTTL, taken.Sub(k.arrived))
-	return nil
+	return err
 }
 
 // own makes claims whole holds, which last as long as their session. A key that was changed at the same moment is read anew.
@@ -146,49 +139,30 @@ func (f *front) own(ctx context.Context, claims []*entry) error {
 	}
 }
 
-// next returns when the call is to be answered at the latest, and whether there is something to tell.
-func (k *keepAlive) next() (in time.Duration, tell, over bool) {
-	k.mirror.mu.Lock()
-	defer k.mirror.mu.Unlock()
-	s, st := k.session, k.session.stream
-	if s.over || st == nil {
-		return 0, false, true
-	}
-	now := k.clock.Now()
-	if st.extended != 0 {
-		in = st.extended.Add(s.record.ttl() / 3).Sub(now)
-	}
-	in = min(in, k.arrived.Add(longestParked).Sub(now))
-	if s.places > 0 {
-		in = min(in, k.arrived.Add(k.pulse).Sub(now))
-	}
-	return in, st.restart || len(st.events) > 0, false
-}
-
 // answer extends the session if that is wanted or due soon, and fills in what there is to tell. The
 // mirror shows all that had happened when the extension was sent: so a client that hears of no loss
 // had all its holds then.
 func (k *keepAlive) answer(ctx context.Context, extend bool) error {
-	s, st, ttl := k.session, k.session.stream, k.session.record.ttl()
+	s, st, ttl := k.session, k.stream, k.session.record.ttl()
 	k.mirror.mu.Lock()
-	soon := st.extended.Add(ttl / 6)
-	k.mirror.mu.Unlock()
-	if extend && (k.now || k.clock.Now() >= soon) {
+	defer k.mirror.mu.Unlock()
+	if extend && (k.now || k.clock.Now() >= st.extended.Add(ttl/6)) && !s.over {
+		k.mirror.mu.Unlock()
 		sent, err := k.extend(ctx)
+		k.mirror.mu.Lock()
 		if err != nil {
 			return err
 		}
 		k.resp.Session = extension(ttl, sent.Sub(k.arrived))
-		k.mirror.mu.Lock()
 		st.extended = max(st.extended, sent)
-		k.mirror.mu.Unlock()
 	}
-	k.mirror.mu.Lock()
-	defer k.mirror.mu.Unlock()
-	if s.over {
+	switch {
+	case s.over:
 		return errSessionOver
+	case ctx.Err() != nil:
+		return ended(ctx) // the later call tells
 	}
-	st.fillLocked(s, k.mirror.rev, &k.resp)
+	st.fillLocked(s, k.mirror.rev, k.cursor, &k.resp)
 	return nil
 }
 

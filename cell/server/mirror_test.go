@@ -86,9 +86,8 @@ func TestCursors(t *testing.T) {
 	s := &session{entries: map[*entry]bool{}}
 	st := s.streamLocked()
 	told := func(cursor string) *cellv1.KeepAliveResponse {
-		st.acknowledgeLocked(cursor)
 		r := &cellv1.KeepAliveResponse{}
-		st.fillLocked(s, 5, r)
+		st.fillLocked(s, 5, cursor, r)
 		return r
 	}
 	numbers := func(r *cellv1.KeepAliveResponse) (all []uint64) {

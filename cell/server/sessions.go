@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,39 +160,37 @@ func (s *session) tellLocked(e *entry) {
 // stream is what a session is told by its parked calls at this member: events, each until the client
 // has said by a cursor that it knows of it. The mirror's mutex guards it.
 //
-// A member that does not know a cursor, because the client comes from another one, tells all that the
-// session has instead. So no event is lost, whatever happens to members and to answers.
+// A member that does not know a cursor, because the client comes from another one or events are missing, tells all that
+// the session has instead. So no event is lost, whatever happens to members and to answers.
 type stream struct {
-	id     string // begins its cursors
-	last   uint64 // the number of the last event
-	events []*cellv1.Event
-	// restart says that events are missing, so the next answer tells all.
-	restart  bool
-	news     chan struct{}  // one value: there is something to tell or to do
-	call     chan struct{}  // the call that is parked: closed when a later one has come; nil: none is
-	extended driver.Instant // when the session was last extended at this member; 0: it never was
+	id       string // begins its cursors
+	last     uint64 // the number of the last event
+	events   []*cellv1.Event
+	news     chan struct{}           // one value: there is something to tell or to do
+	end      context.CancelCauseFunc // ends the call that was parked last; nil: none was
+	extended driver.Instant          // when the session was last extended at this member
 }
+
+// never is before any instant.
+const never driver.Instant = math.MinInt64 / 2
 
 // maxEvents is how many events wait for a client. With more it is told all that it has.
 const maxEvents = 1000
 
 func (st *stream) addLocked(e *cellv1.Event) {
-	st.last++
-	e.Number = st.last
 	if len(st.events) >= maxEvents {
 		st.restartLocked()
 	}
-	if !st.restart {
-		st.events = append(st.events, e)
-	}
+	st.last++
+	e.Number = st.last
+	st.events = append(st.events, e)
 	st.wakeLocked()
 }
 
-// restartLocked takes in that events are missing. It counts as one: so a client that does not get the next answer still has
-// a cursor before it, and is told all again.
+// restartLocked takes in that events are missing. It counts as one, so each cursor is before it.
 func (st *stream) restartLocked() {
 	st.last++
-	st.restart, st.events = true, nil
+	st.events = nil
 	st.wakeLocked()
 }
 
@@ -205,42 +204,40 @@ func (st *stream) wakeLocked() {
 // cursor returns what a client says back that has taken in everything up to the last event.
 func (st *stream) cursorLocked() string { return st.id + ":" + strconv.FormatUint(st.last, 36) }
 
-// acknowledgeLocked takes in which events the client knows. A cursor of another stream, or one that cannot be, is of a
-// client that must be told all.
-func (st *stream) acknowledgeLocked(cursor string) {
+// afterLocked returns the events that a client with a cursor does not know, or that it must be told all: the cursor is of
+// another stream, cannot be, or is before events that are missing.
+func (st *stream) afterLocked(cursor string) (events []*cellv1.Event, all bool) {
 	id, text, _ := strings.Cut(cursor, ":")
 	n, err := strconv.ParseUint(text, 36, 64)
 	first := st.last - uint64(len(st.events)) // the number before the first that waits
-	if err != nil || id != st.id || n > st.last || n < first && !st.restart {
-		st.restart, st.events = true, nil
-	} else if !st.restart {
-		st.events = st.events[n-first:]
+	if err != nil || id != st.id || n > st.last || n < first {
+		return nil, true
 	}
+	return st.events[n-first:], false
 }
 
-// fillLocked puts what there is to tell into a response, as it is known at a revision.
-func (st *stream) fillLocked(s *session, rev int64, r *cellv1.KeepAliveResponse) {
-	if st.restart {
-		r.Complete, r.Revision = true, rev
+// fillLocked puts what a client with a cursor does not know into a response, as it is known at a revision.
+func (st *stream) fillLocked(s *session, rev int64, cursor string, r *cellv1.KeepAliveResponse) {
+	if st.events, r.Complete = st.afterLocked(cursor); r.Complete {
+		r.Revision = rev
 		r.Holdings = make([]*cellv1.Holding, 0, len(s.entries))
 		for e := range s.entries {
 			r.Holdings = append(r.Holdings, e.holdingLocked())
 		}
-		st.restart, st.events = false, nil
 		for path := range s.watches {
 			st.addLocked(&cellv1.Event{Event: &cellv1.Event_Node{Node: &cellv1.NodeEvent{
 				Path: path, Kind: cellv1.NodeEventKind_NODE_EVENT_KIND_REREAD, Revision: rev,
 			}}})
 		}
 	}
-	r.Events = append([]*cellv1.Event(nil), st.events...)
+	r.Events = slices.Clone(st.events)
 	r.Cursor = st.cursorLocked()
 }
 
 // streamLocked returns the session's stream, made if there is none.
 func (s *session) streamLocked() *stream {
 	if s.stream == nil {
-		s.stream = &stream{id: rand.Text()[:8], restart: true, news: make(chan struct{}, 1)}
+		s.stream = &stream{id: rand.Text()[:8], news: make(chan struct{}, 1), extended: never}
 	}
 	return s.stream
 }
@@ -288,7 +285,7 @@ func (f sessions) Open(ctx context.Context, m *cellv1.OpenRequest) (*cellv1.Open
 		return nil, errSessionOver // this took longer than its TTL
 	}
 	st := s.streamLocked()
-	st.extended, st.restart = sent, false // it has nothing, and the client knows that
+	st.extended = sent
 	cursor := st.cursorLocked()
 	f.mirror.mu.Unlock()
 	return &cellv1.OpenResponse{

@@ -91,11 +91,8 @@ func openCell(addrs string) (*cell.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, _, err := celllock.Config(u)
-	if err != nil {
-		return nil, err
-	}
-	return cell.New(config)
+	c, _, err := celllock.Cell(u)
+	return c, err
 }
 
 // killSession kills the session that has a lock-delay, as an operator does.

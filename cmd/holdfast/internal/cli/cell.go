@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/holdfastlock/holdfast/cell"
 	"github.com/holdfastlock/holdfast/cell/cellv1"
@@ -39,7 +38,7 @@ REVISION than the others.`,
 			Long: `List the members that the cell has, whether they run or not. One that has not caught up yet
 learns, and does not count.`,
 		}, func(ctx context.Context, c *cellStore, _ []string) error {
-			return a.printMembers(cell.Call(ctx, c.Client, true, cell.Cell, cellv1connect.CellClient.Status, &cellv1.StatusRequest{}))
+			return a.printMembers(cell.Call(ctx, c.Client, true, cellv1connect.CellClient.Status, &cellv1.StatusRequest{}))
 		}),
 		a.ofCell(cobra.Command{
 			Use: "add PEER-URL", Short: "Make room for another member", Args: oneArgument("the URL at which the other members will find it"),
@@ -50,7 +49,7 @@ To replace a member whose data are lost, remove it first, and start the new one 
 directory.`,
 			Example: `  holdfast cell add https://10.0.0.4:7434`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
-			added, err := cell.Call(ctx, c.Client, false, cell.Cell, cellv1connect.CellClient.Add, &cellv1.AddRequest{PeerUrl: args[0]})
+			added, err := cell.Call(ctx, c.Client, false, cellv1connect.CellClient.Add, &cellv1.AddRequest{PeerUrl: args[0]})
 			if err == nil {
 				a.hint("start it on its host: holdfast serve --join --name NAME, with --member for each of these and for itself")
 			}
@@ -61,7 +60,7 @@ directory.`,
 			Long: `Take a member out of the cell for good, by its name or its id. It stops, and its data are of no
 more use.`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
-			return a.printMembers(cell.Call(ctx, c.Client, false, cell.Cell, cellv1connect.CellClient.Remove,
+			return a.printMembers(cell.Call(ctx, c.Client, false, cellv1connect.CellClient.Remove,
 				&cellv1.RemoveRequest{Member: args[0]}))
 		}),
 		a.cellBackupCommand(), a.cellRestoreCommand(),
@@ -77,7 +76,7 @@ many locks it holds, and in how many queues it waits.`,
 once if the cell can reach it. If not, it trusts its locks until its TTL is over.`,
 		}, func(ctx context.Context, c *cellStore, args []string) error {
 			// Not repeated: a second call would not find what the first has ended.
-			_, err := cell.Call(ctx, c.Client, false, cell.Sessions, cellv1connect.SessionsClient.Kill, &cellv1.KillRequest{Id: args[0]})
+			_, err := cell.Call(ctx, c.Client, false, cellv1connect.SessionsClient.Kill, &cellv1.KillRequest{Id: args[0]})
 			return err
 		}),
 	)
@@ -88,7 +87,6 @@ once if the cell can reach it. If not, it trusts its locks until its TTL is over
 type cellStore struct {
 	*cell.Client
 	prefix string // of the URL; "" or with a slash at its end
-	flags  *pflag.FlagSet
 }
 
 // in returns a path as the cell has it, and out one as the user has it.
@@ -98,7 +96,7 @@ func (c *cellStore) out(path string) string { return strings.TrimPrefix(path, c.
 // ofCell makes a command of one that does something with the cell of the store URL. Nothing has been sent to the
 // cell yet when do is called. The context ends after the time that commands have.
 func (a *app) ofCell(cmd cobra.Command, do func(context.Context, *cellStore, []string) error) *cobra.Command {
-	cmd.Long += "\n\n" + cellExitCodes
+	cmd.Long += "\n\n" + exitCodes
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		u, err := a.parseStore()
 		if err != nil {
@@ -107,11 +105,7 @@ func (a *app) ofCell(cmd cobra.Command, do func(context.Context, *cellStore, []s
 		if u.Scheme != "cell" && u.Scheme != "cells" {
 			return usagef("the store is %s: this is for a cell, cell://HOST:PORT", u.Scheme+"://")
 		}
-		config, prefix, err := celllock.Config(u)
-		if err != nil {
-			return usagef("the store URL is wrong: %w", err)
-		}
-		c, err := cell.New(config)
+		c, prefix, err := celllock.Cell(u)
 		if err != nil {
 			return usagef("the store URL is wrong: %w", err)
 		}
@@ -121,19 +115,10 @@ func (a *app) ofCell(cmd cobra.Command, do func(context.Context, *cellStore, []s
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), openWithin)
 		defer cancel()
-		return cellError(do(ctx, &cellStore{c, prefix, cmd.Flags()}, args))
+		return cellError(do(ctx, &cellStore{c, prefix}, args))
 	}
 	return &cmd
 }
-
-// cellExitCodes is the table for the help texts of cell and files.
-const cellExitCodes = `Exit codes:
-    0   done
-    1   the cell refused: no such file or session, a file of another generation, or one with files
-        below it; or a member that the store URL names does not answer or is not well
-   64   wrong usage: a flag, an argument, a URL, or something that the principal may not do
-   69   the cell cannot be reached or does not work
-   70   something else failed on this host`
 
 // cellError gives an error of a call to the cell its exit code.
 func cellError(err error) error {
@@ -156,15 +141,6 @@ func cellError(err error) error {
 // askWithin is how long a member may take to say how it is.
 const askWithin = 3 * time.Second
 
-// statusJSON is the JSON form of a member's status: that of the API, without what is 0. It is an interface: fields may
-// be added.
-type statusJSON struct {
-	Address string `json:"address"`
-	Error   string `json:"error,omitempty"`
-	Leads   bool   `json:"leads"`
-	*cellv1.StatusResponse
-}
-
 // cellStatus prints how each member is. It fails if one does not answer, has no leader, or has too little space.
 func (a *app) cellStatus(ctx context.Context, c *cellStore, _ []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
@@ -173,26 +149,28 @@ func (a *app) cellStatus(ctx context.Context, c *cellStore, _ []string) error {
 	var wrong []string
 	answers := false
 	for _, s := range c.Statuses(ctx) {
-		j, row := statusJSON{Address: s.Address, StatusResponse: s.Status}, []string{s.Address, "", "does not answer"}
-		if r := s.Status; s.Err != nil {
-			j.Error = oneLine(s.Err)
-			wrong = append(wrong, "no answer from "+s.Address+": "+j.Error)
+		leads, row := s.GetLeader() != "" && s.GetLeader() == s.GetMember(), []string{s.Address, "", "does not answer"}
+		if s.Error != "" {
+			wrong = append(wrong, "no answer from "+s.Address+": "+flat(s.Error))
 		} else {
 			answers = true
-			state := "follows " + r.Leader
-			if j.Leads = r.Leader == r.Member; j.Leads {
+			state := "follows " + s.Leader
+			if leads {
 				state = "leads"
-			} else if r.Leader == "" {
+			} else if s.Leader == "" {
 				state = "no leader"
 				wrong = append(wrong, s.Address+" knows no leader: a majority of the members must run")
 			}
-			if r.Shortage != "" {
-				wrong = append(wrong, "nobody gets anything new: "+r.Shortage)
+			if s.Shortage != "" {
+				wrong = append(wrong, "nobody gets anything new: "+s.Shortage)
 			}
-			row = []string{s.Address, r.Member, state, fmt.Sprint(r.Revision), sizeText(r.Size),
-				fmt.Sprint(r.Sessions), fmt.Sprint(r.Names), fmt.Sprint(r.Nodes), r.Version}
+			row = []string{s.Address, s.Member, state, fmt.Sprint(s.Revision), sizeText(s.Size),
+				fmt.Sprint(s.Sessions), fmt.Sprint(s.Names), fmt.Sprint(s.Nodes), s.Version}
 		}
-		l.add(j, row...)
+		l.add(struct {
+			cell.MemberStatus
+			Leads bool `json:"leads"`
+		}{s, leads}, row...)
 	}
 	if err := l.print(""); err != nil || wrong == nil {
 		return err
@@ -246,7 +224,7 @@ type sessionJSON struct {
 func (a *app) cellSessions(ctx context.Context, c *cellStore, _ []string) error {
 	l := a.list("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
 	for after, more := "", true; more; {
-		r, err := cell.Call(ctx, c.Client, true, cell.Sessions, cellv1connect.SessionsClient.List, &cellv1.SessionsListRequest{After: after})
+		r, err := cell.Call(ctx, c.Client, true, cellv1connect.SessionsClient.List, &cellv1.SessionsListRequest{After: after})
 		if err != nil {
 			return err
 		}
@@ -270,58 +248,47 @@ func (a *app) cellBackupCommand() *cobra.Command {
 FILE is -. 'holdfast cell restore' makes a cell of it. Whoever reads the file learns the contents of
 all nodes, but no secret of a session.`,
 		Example: `  holdfast cell backup /var/backups/cell-$(date +%F)`,
-	}, func(ctx context.Context, c *cellStore, args []string) error {
-		ctx, name := context.WithoutCancel(ctx), args[0] // it takes as long as it takes
-		if name == "-" {
-			_, err := backUp(ctx, c, os.Stdout)
-			return err
-		}
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			return usagef("%s is there already", name)
-		} else if err != nil {
-			return usagef("%w", err)
-		}
-		n, err := backUp(ctx, c, file)
-		if failed := errors.Join(file.Sync(), file.Close()); err == nil && failed != nil {
-			err = &exitError{exitInternal, failed}
-		}
-		if err != nil { // restore refuses a file that is not whole, if this does not remove it
-			os.Remove(name)
-			return err
-		}
-		a.hint(fmt.Sprintf("%s: %s", name, sizeText(n)))
-		return nil
-	})
-}
-
-// backUp writes a backup to a file.
-func backUp(ctx context.Context, c *cellStore, to *os.File) (written int64, err error) {
-	err = c.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
-		stream, err := m.Cell.Backup(ctx, &cellv1.BackupRequest{})
-		if err != nil {
-			return err
-		}
-		defer stream.Close()
-		left := int64(-1)
-		for stream.Receive() {
-			n, err := to.Write(stream.Msg().Chunk)
-			if written += int64(n); err != nil {
-				return &exitError{exitInternal, err}
+	}, func(ctx context.Context, c *cellStore, args []string) (err error) {
+		to, left, written := os.Stdout, int64(-1), int64(0)
+		if name := args[0]; name != "-" {
+			if to, err = os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+				return usagef("%w", err)
 			}
-			left = stream.Msg().Left
+			defer func() {
+				if failed := errors.Join(to.Sync(), to.Close()); err == nil && failed != nil {
+					err = &exitError{exitInternal, failed}
+				}
+				if err != nil { // restore refuses a file that is not whole, if this does not remove it
+					os.Remove(name)
+					return
+				}
+				a.hint(fmt.Sprintf("%s: %s", name, sizeText(written)))
+			}()
 		}
-		if err := stream.Err(); err != nil || left != 0 {
-			return errors.Join(fmt.Errorf("the backup of %s is not whole", m.Address), err)
-		}
-		return nil
+		ctx = context.WithoutCancel(ctx) // it takes as long as it takes
+		return c.Do(ctx, false, func(ctx context.Context, m *cell.Member) error {
+			stream, err := m.Cell.Backup(ctx, &cellv1.BackupRequest{})
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			for stream.Receive() {
+				n, err := to.Write(stream.Msg().Chunk)
+				if written += int64(n); err != nil {
+					return &exitError{exitInternal, err}
+				}
+				left = stream.Msg().Left
+			}
+			if err := stream.Err(); err != nil || left != 0 {
+				return errors.Join(fmt.Errorf("the backup of %s is not whole", m.Address), err)
+			}
+			return nil
+		})
 	})
-	return written, err
 }
 
 func (a *app) cellRestoreCommand() *cobra.Command {
 	var c server.Config
-	var f memberFlags
 	var revision int64
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Make a new cell of a backup", Args: oneArgument("the backup"),
@@ -333,12 +300,12 @@ all but the first with the --revision that the first one printed. Then start the
 The new cell has the files of the backup that belong to no session, and no locks. Its tokens are
 larger than any before. Start it when the longest TTL and lock-delay of the old cell are over.
 
-` + cellExitCodes,
+` + exitCodes,
 		Example: `  holdfast cell restore /var/backups/cell --name b --data /var/lib/holdfast --revision 281474000 \
     --member a=https://10.0.0.1:7434 --member b=https://10.0.0.2:7434 \
     --member c=https://10.0.0.3:7434`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := f.complete(&c); err != nil {
+			if err := setData(&c); err != nil {
 				return err
 			}
 			begins, err := server.Restore(c, args[0], revision)
@@ -354,37 +321,27 @@ larger than any before. Start it when the longest TTL and lock-delay of the old 
 			return err
 		},
 	}
-	f.add(cmd, &c)
+	memberFlags(cmd, &c)
 	cmd.Flags().Int64Var(&revision, "revision", 0, "the `revision` that the first member's restore has printed")
 	return cmd
 }
 
-// memberFlags are those flags that say which member of which cell is meant.
-type memberFlags struct{ members []string }
-
-func (f *memberFlags) add(cmd *cobra.Command, c *server.Config) {
+// memberFlags adds the flags that say which member of which cell is meant.
+func memberFlags(cmd *cobra.Command, c *server.Config) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "one", "the member's `name` in its cell")
 	flags.StringVar(&c.Data, "data", "", "`directory` for all that the member keeps")
-	flags.StringArrayVar(&f.members, "member", nil, "`name=URL` of each member of a new cell, for the others")
+	flags.StringToStringVar(&c.Members, "member", nil, "`name=URL` of each member of a new cell, for the others")
 }
 
-// complete makes a configuration of what the flags say.
-func (f *memberFlags) complete(c *server.Config) error {
+// setData sets where a member keeps its data, if nothing says that.
+func setData(c *server.Config) error {
 	if c.Data == "" {
 		dir, err := stateDir()
 		if err != nil {
 			return usagef("--data is missing: %w", err)
 		}
 		c.Data = filepath.Join(dir, "cell")
-	}
-	c.Members = map[string]string{}
-	for _, m := range f.members {
-		name, u, ok := strings.Cut(m, "=")
-		if !ok || c.Members[name] != "" {
-			return usagef("--member %.80q: name=https://host:port is right, once for each name", m)
-		}
-		c.Members[name] = u
 	}
 	return nil
 }

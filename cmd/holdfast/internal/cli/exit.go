@@ -41,7 +41,8 @@ const (
 // exitCodes is the table for the help texts.
 const exitCodes = `Exit codes:
     0   done
-    1   break: there is no such hold (any more); leader: there is none; doctor: an error was found
+    1   break: there is no such hold (any more); leader: there is none; doctor: an error was found;
+        cell, files: the cell refused, or a member that the store URL names is not well
     2   doctor --strict: a warning was found, and no error
    64   wrong usage: a flag, a name, a URL, or something that the store cannot do
    69   the store cannot be reached or does not work

@@ -46,16 +46,12 @@ no contents.`,
 			return err
 		}),
 		a.filesPutCommand(),
-		aimed(a.ofCell(cobra.Command{
+		a.aimed(cobra.Command{
 			Use: "rm PATH", Short: "Remove a file", Args: oneArgument("the path"),
 			Long: `Remove a file that has no files below it.`,
-		}, func(ctx context.Context, c *cellStore, args []string) error {
-			want, err := c.which()
-			if err != nil {
-				return err
-			}
+		}, func(ctx context.Context, c *cellStore, args []string, want cell.If) error {
 			return c.Delete(ctx, c.in(args[0]), want)
-		})),
+		}),
 		a.filesWatchCommand(), a.filesACLCommand(),
 	)
 	return above
@@ -89,43 +85,36 @@ func (a *app) filesLs(ctx context.Context, c *cellStore, args []string) error {
 	return l.print("there are no files")
 }
 
-// aimed adds the flags that say which file a command means: see which.
-func aimed(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().Int64("if-generation", -1, "only if the file is of this `generation`")
-	cmd.Flags().Int64("instance", 0, "only if the file has this `number`")
-	return cmd
-}
-
-// which returns what the flags of aimed say.
-func (c *cellStore) which() (cell.If, error) {
-	generation, _ := c.flags.GetInt64("if-generation")
-	instance, _ := c.flags.GetInt64("instance")
-	want := cell.If{Instance: instance}
-	if generation != -1 {
-		want.Generation = &generation
-	}
-	if generation < -1 || instance < 0 {
-		return want, usagef("generations and instances are not negative")
-	}
-	return want, nil
+// aimed is ofCell for a command with flags that say which file it means.
+func (a *app) aimed(cmd cobra.Command, do func(context.Context, *cellStore, []string, cell.If) error) *cobra.Command {
+	var generation, instance int64
+	made := a.ofCell(cmd, func(ctx context.Context, c *cellStore, args []string) error {
+		want := cell.If{Instance: instance}
+		if generation != -1 {
+			want.Generation = &generation
+		}
+		if generation < -1 || instance < 0 {
+			return usagef("generations and instances are not negative")
+		}
+		return do(ctx, c, args, want)
+	})
+	made.Flags().Int64Var(&generation, "if-generation", -1, "only if the file is of this `generation`")
+	made.Flags().Int64Var(&instance, "instance", 0, "only if the file has this `number`")
+	return made
 }
 
 // mostContents is how large a file may be, in bytes.
 const mostContents = 256 << 10
 
 func (a *app) filesPutCommand() *cobra.Command {
-	return aimed(a.ofCell(cobra.Command{
+	return a.aimed(cobra.Command{
 		Use: "put PATH [FILE]", Short: "Write a file", Args: cobra.RangeArgs(1, 2),
 		Long: `Write a file of the cell with the contents of FILE, or of the standard input. It is made if it is
 not there. With --if-generation it is written only if nobody else has written it since it was read;
 with --if-generation 0 only if it is not there.`,
 		Example: `  echo 10.0.0.7:8080 | holdfast files put app/leader
   holdfast files put app/config config.json --if-generation 4711`,
-	}, func(ctx context.Context, c *cellStore, args []string) error {
-		want, err := c.which()
-		if err != nil {
-			return err
-		}
+	}, func(ctx context.Context, c *cellStore, args []string, want cell.If) (err error) {
 		in := os.Stdin
 		if len(args) == 2 && args[1] != "-" {
 			if in, err = os.Open(args[1]); err != nil {
@@ -148,37 +137,25 @@ with --if-generation 0 only if it is not there.`,
 		}
 		a.hint(fmt.Sprintf("%s has generation %d", escape(args[0]), n.ContentGeneration))
 		return nil
-	}))
+	})
 }
 
 // watchKinds are the words for events. The cell tells reread whether it is wanted or not.
-var watchKinds = map[string]cell.EventKind{
-	"contents": cell.ContentsChanged, "added": cell.Added, "removed": cell.Removed,
-	"child-added": cell.ChildAdded, "child-removed": cell.ChildRemoved, "child-changed": cell.ChildChanged,
-	"lock-acquired": cell.LockAcquired, "lock-lost": cell.LockLost, "lock-wanted": cell.LockWanted,
+var watchKinds = map[cell.EventKind]string{
+	cell.ContentsChanged: "contents", cell.Added: "added", cell.Removed: "removed",
+	cell.ChildAdded: "child-added", cell.ChildRemoved: "child-removed", cell.ChildChanged: "child-changed",
+	cell.LockAcquired: "lock-acquired", cell.LockLost: "lock-lost", cell.LockWanted: "lock-wanted",
 }
 
 func (a *app) filesWatchCommand() *cobra.Command {
-	all := slices.Sorted(maps.Keys(watchKinds))
-	cmd := a.ofCell(cobra.Command{
+	return a.ofCell(cobra.Command{
 		Use: "watch PATH", Short: "Print what happens to a file", Args: oneArgument("the path"),
 		Long: `Print what happens to a file, to those right below it and to the lock of the same name, as it
 happens, until Ctrl-C. The file need not be there. "reread" says that the watch has begun, or that
-events may be missing: read the file then.`,
-		Example: `  holdfast files watch app --on child-added,child-removed`,
+events may be missing: read the file then. The other words are contents, added, removed,
+child-added, child-removed, child-changed, lock-acquired, lock-lost and lock-wanted.`,
+		Example: `  holdfast files watch app | grep '^child-'`,
 	}, func(ctx context.Context, c *cellStore, args []string) error {
-		words, _ := c.flags.GetStringSlice("on")
-		if len(words) == 0 {
-			words = all
-		}
-		var kinds []cell.EventKind
-		for _, word := range words {
-			kind, ok := watchKinds[word]
-			if !ok {
-				return usagef("--on: %q is no event: see --help", word)
-			}
-			kinds = append(kinds, kind)
-		}
 		s, err := c.Open(ctx, cell.SessionOptions{Note: "holdfast files watch"})
 		if err != nil {
 			return err
@@ -186,7 +163,7 @@ events may be missing: read the file then.`,
 		ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		defer s.Close(context.WithoutCancel(ctx))
-		for e, err := range s.Watch(ctx, c.in(args[0]), kinds...) {
+		for e, err := range s.Watch(ctx, c.in(args[0]), slices.Collect(maps.Keys(watchKinds))...) {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -199,18 +176,11 @@ events may be missing: read the file then.`,
 		}
 		return nil
 	})
-	cmd.Flags().StringSlice("on", nil, "which `events` to print, separated by commas (default: all): "+strings.Join(all, ", "))
-	return cmd
 }
 
 func (a *app) printEvent(c *cellStore, e *cell.Event) error {
 	e.Path, e.Child = c.out(e.Path), c.out(e.Child)
-	kind := "reread"
-	for word, k := range watchKinds {
-		if k == e.Kind {
-			kind = word
-		}
-	}
+	kind := cmp.Or(watchKinds[e.Kind], "reread")
 	if a.output == "json" {
 		return printJSON(struct {
 			*cell.Event
@@ -228,34 +198,40 @@ func (a *app) printEvent(c *cellStore, e *cell.Event) error {
 	return err
 }
 
-func (a *app) filesACLCommand() *cobra.Command {
-	cmd := a.ofCell(cobra.Command{
+// rights are what lists are for.
+var rights = []struct {
+	name, allows string
+	list         func(*cell.ACL) *string
+}{
+	{"read", "read", func(a *cell.ACL) *string { return &a.Read }},
+	{"write", "write and lock", func(a *cell.ACL) *string { return &a.Write }},
+	{"change", "change these rights", func(a *cell.ACL) *string { return &a.Change }},
+}
+
+func (a *app) filesACLCommand() (cmd *cobra.Command) {
+	cmd = a.aimed(cobra.Command{
 		Use: "acl PATH", Short: "Show or change who may do what with a file", Args: oneArgument("the path"),
 		Long: `Show who may do what with a file and the lock of its name, or change it. The list NAME is the file
 acl/NAME, whose lines are principals. An empty name lets everybody whom the cell's list of
 principals lets. Files that are made below a file have the rights that it has then.`,
 		Example: `  printf 'alice\nbob\n' | holdfast files put acl/team
   holdfast files acl app --read '' --write team --change team`,
-	}, func(ctx context.Context, c *cellStore, args []string) error {
-		want, err := c.which()
-		if err != nil {
-			return err
-		}
+	}, func(ctx context.Context, c *cellStore, args []string, want cell.If) error {
 		n, err := c.Stat(ctx, c.in(args[0]))
 		if err != nil {
 			return err
 		}
-		changed := &cell.ACL{Read: n.Acl.Read, Write: n.Acl.Write, Change: n.Acl.Change}
-		for name, to := range map[string]*string{"read": &changed.Read, "write": &changed.Write, "change": &changed.Change} {
-			if flag := c.flags.Lookup(name); flag.Changed {
-				*to = flag.Value.String()
+		changes := false
+		for _, right := range rights {
+			if flag, list := cmd.Flags().Lookup(right.name), right.list(n.Acl); flag.Changed && *list != flag.Value.String() {
+				*list, changes = flag.Value.String(), true
 			}
 		}
-		if changed.String() != n.Acl.String() {
+		if changes {
 			if want.Generation == nil {
 				want.Generation = &n.AclGeneration
 			}
-			if n, err = c.SetACL(ctx, n.Path, changed, want); err != nil {
+			if n, err = c.SetACL(ctx, n.Path, n.Acl, want); err != nil {
 				return err
 			}
 		}
@@ -263,13 +239,13 @@ principals lets. Files that are made below a file have the rights that it has th
 			return a.printNode(c, n, nil)
 		}
 		l := a.list("RIGHT", "LIST")
-		for _, right := range [][2]string{{"read", n.Acl.Read}, {"write", n.Acl.Write}, {"change", n.Acl.Change}} {
-			l.add(nil, right[0], cmp.Or(right[1], "(everybody)"))
+		for _, right := range rights {
+			l.add(nil, right.name, cmp.Or(*right.list(n.Acl), "(everybody)"))
 		}
 		return l.print("")
 	})
-	cmd.Flags().String("read", "", "the `list` of those who may read")
-	cmd.Flags().String("write", "", "the `list` of those who may write and lock")
-	cmd.Flags().String("change", "", "the `list` of those who may change these rights")
-	return aimed(cmd)
+	for _, right := range rights {
+		cmd.Flags().String(right.name, "", "the `list` of those who may "+right.allows)
+	}
+	return cmd
 }

@@ -18,18 +18,12 @@ import (
 	"github.com/holdfastlock/holdfast/cell/server"
 )
 
-// serveFlags are the flags of serve that are no fields of its configuration.
-type serveFlags struct {
-	memberFlags
-	level   string
-	json    bool
-	audit   string
-	reserve uint32 // MiB
-}
-
 func (a *app) serveCommand() *cobra.Command {
 	var c server.Config
-	var f serveFlags
+	var level slog.Level
+	var forPrograms bool
+	var audit string
+	var reserve uint32 // MiB
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a member of a lock service of your own",
@@ -60,13 +54,29 @@ once.
 			if err := fillIn(cmd); err != nil {
 				return err
 			}
-			if err := f.complete(&c); err != nil {
+			if err := setData(&c); err != nil {
 				return err
+			}
+			if c.Reserve = int64(reserve) << 20; reserve == 0 {
+				c.Reserve = -1 // none
+			}
+			o := &slog.HandlerOptions{Level: level}
+			c.Log = slog.New(slog.NewTextHandler(os.Stderr, o))
+			if forPrograms {
+				c.Log = slog.New(slog.NewJSONHandler(os.Stderr, o))
+			}
+			if audit != "" {
+				// It stays open until the process ends. Each line is one write: several members may share a file.
+				file, err := os.OpenFile(audit, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+				if err != nil {
+					return usagef("--audit: %w", err)
+				}
+				c.Audit = slog.New(slog.NewJSONHandler(file, nil))
 			}
 			return serve(cmd.Context(), c)
 		},
 	}
-	f.add(cmd, &c)
+	memberFlags(cmd, &c)
 	flags := cmd.Flags()
 	flags.StringVar(&c.Listen, "listen", server.DefaultListen, "where clients come to, as `host:port`")
 	flags.StringVar(&c.TLS.Cert, "tls-cert", "", "`file` with the certificate for clients")
@@ -77,44 +87,16 @@ once.
 	flags.StringVar(&c.PeerTLS.Cert, "peer-cert", "", "`file` with the certificate among members")
 	flags.StringVar(&c.PeerTLS.Key, "peer-key", "", "`file` with its private key")
 	flags.StringVar(&c.PeerTLS.CA, "peer-ca", "", "`file` with the authority of members' certificates")
-	flags.StringVar(&f.level, "log", "info", "what to log: debug, info, warn or error")
-	flags.StringVar(&f.audit, "audit", "", "`file` for who broke, killed and changed what, as JSON, if not in the log")
+	flags.TextVar(&level, "log", slog.LevelInfo, "the `level` of what to log: debug, info, warn or error")
+	flags.StringVar(&audit, "audit", "", "`file` for who broke, killed and changed what, as JSON, if not in the log")
 	flags.BoolVar(&c.Insecure, "insecure", false, "allow other hosts without certificates or principals")
 	flags.BoolVar(&c.Join, "join", false, "the cell is there already, and knows of this member")
-	flags.BoolVar(&f.json, "log-json", false, "log for programs")
+	flags.BoolVar(&forPrograms, "log-json", false, "log for programs")
 	flags.IntVar(&c.Connections, "connections", server.DefaultConnections, "`number` of connections of clients at most")
 	flags.DurationVar(&c.Heartbeat, "heartbeat", 0, "`time` between two heartbeats of the leader (default 100ms)")
 	flags.DurationVar(&c.Election, "election", 0, "`time` without one before another leader is elected (default 1s)")
-	flags.Uint32Var(&f.reserve, "reserve", server.DefaultReserve>>20, "`MiB` of the disk to leave free: below it nobody gets anything new")
+	flags.Uint32Var(&reserve, "reserve", server.DefaultReserve>>20, "`MiB` of the disk to leave free: below it nobody gets anything new")
 	return cmd
-}
-
-// complete makes a configuration of what the flags say.
-func (f *serveFlags) complete(c *server.Config) error {
-	if err := f.memberFlags.complete(c); err != nil {
-		return err
-	}
-	if c.Reserve = int64(f.reserve) << 20; f.reserve == 0 {
-		c.Reserve = -1 // none
-	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.level)); err != nil {
-		return usagef("--log is %q: debug, info, warn and error are known", f.level)
-	}
-	o := &slog.HandlerOptions{Level: level}
-	c.Log = slog.New(slog.NewTextHandler(os.Stderr, o))
-	if f.json {
-		c.Log = slog.New(slog.NewJSONHandler(os.Stderr, o))
-	}
-	if f.audit != "" {
-		// It stays open until the process ends. Each line is one write: several members may share a file.
-		file, err := os.OpenFile(f.audit, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return usagef("--audit: %w", err)
-		}
-		c.Audit = slog.New(slog.NewJSONHandler(file, nil))
-	}
-	return nil
 }
 
 // stopWithin is how long a member may take to send its clients to others.
@@ -167,14 +149,8 @@ func fillIn(cmd *cobra.Command) (err error) {
 		if !ok || f.Changed {
 			return
 		}
-		values := []string{text}
-		if _, several := f.Value.(pflag.SliceValue); several {
-			values = strings.Split(text, ",")
-		}
-		for _, value := range values {
-			if failed := cmd.Flags().Set(f.Name, value); failed != nil {
-				err = usagef("%s: %w", variable, failed)
-			}
+		if failed := cmd.Flags().Set(f.Name, text); failed != nil {
+			err = usagef("%s: %w", variable, failed)
 		}
 	})
 	return err

@@ -13,8 +13,8 @@ import (
 // cellChecks are the checks of a cell.
 var cellChecks = []Check{transportOf("cells", "give the members certificates (holdfast serve --tls-cert), and use cells://"), cellMembers}
 
-// cellQuorum judges whether the cell answers.
-var cellQuorum = []rule{
+// cellRules judge whether the cell answers, and what its members tell.
+var cellRules = []rule{
 	{"quorum", Error, missing("answers"), "no member answers: ${why}", noMajority, "start the members: holdfast serve"},
 	{
 		"quorum", Error, has("headless"), "${headless} know no leader", noMajority,
@@ -29,10 +29,6 @@ var cellQuorum = []rule{
 		"a cell of three bears the loss of one",
 	},
 	good("quorum", "all ${named} members of the URL answer, and know a leader"),
-}
-
-// cellRules judge what the members that answer tell.
-var cellRules = []rule{
 	elsewhere("one cell", missing("strangers")),
 	{
 		"one cell", Error, nil, "members of different cells: ${strangers}", "each cell has locks of its own, so a lock may have several holders",
@@ -43,35 +39,27 @@ var cellRules = []rule{
 		"the cell has ${members} members, and the URL names ${named}",
 		"a client that can reach none of the named ones loses its locks, though the cell works", "name all members in the URL",
 	},
-	good("members", "the URL names all ${members}"),
+	good("members", "the URL names all ${members}", has("answers")),
 	{
 		"TTL", Error, longer("shortest", "ttl"), "the TTL is ${ttl}, and the cell's shortest ${shortest}",
 		"no lock is granted", "choose a longer TTL, or a shorter --election for the members",
 	},
-	good("TTL", "${ttl}; the cell's shortest is ${shortest}"),
+	good("TTL", "${ttl}; the cell's shortest is ${shortest}", has("answers")),
 	{"space", Error, has("shortage"), "${shortage}", "nobody gets a new session, lock or file there", "make room on its disk"},
-	good("space", "the members have enough"),
+	good("space", "the members have enough", has("answers")),
 }
 
 func cellMembers(ctx context.Context, p Patient) []Finding {
-	config, _, err := celllock.Config(p.driver)
+	client, _, err := celllock.Cell(p.driver)
 	if err != nil {
 		return nil // the lock's finding says why
-	}
-	client, err := cell.New(config)
-	if err != nil {
-		return nil // as above
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, memberWithin)
 	defer cancel()
 	f := learnCell(client.Statuses(ctx))
 	f["ttl"] = cmp.Or(p.params.TTL, holdfast.DefaultTTL).String()
-	findings := judge(f, cellQuorum...)
-	if has("answers")(f) { // else nothing else was seen
-		findings = append(findings, judge(f, cellRules...)...)
-	}
-	return findings
+	return judge(f, cellRules...)
 }
 
 // learnCell is what the members of a URL have said.
@@ -79,35 +67,35 @@ func learnCell(said []cell.MemberStatus) facts {
 	f := facts{"named": strconv.Itoa(len(said)), "spare": strconv.Itoa((len(said) - 1) / 2)}
 	var first *cell.MemberStatus
 	for _, s := range said {
-		if s.Err != nil {
+		if s.Error != "" {
 			f.add("down", s.Address)
-			f["why"] = s.Err.Error()
+			f["why"] = s.Error
 			continue
 		}
 		f.add("answers", s.Address)
 		if first == nil {
 			first = &s
 		}
-		if s.Status.Leader == "" {
+		if s.Leader == "" {
 			f.add("headless", s.Address)
 		}
-		if s.Status.Cell != first.Status.Cell {
+		if s.Cell != first.Cell {
 			f["strangers"] = first.Address + ", " + s.Address
 		}
-		if s.Status.Shortage != "" {
-			f.add("shortage", s.Status.Shortage)
+		if s.Shortage != "" {
+			f.add("shortage", s.Shortage)
 		}
 	}
 	if first == nil {
 		return f
 	}
 	counts := 0
-	for _, m := range first.Status.Members {
+	for _, m := range first.Members {
 		if !m.Learner {
 			counts++
 		}
 	}
 	f["members"] = strconv.Itoa(counts)
-	f["shortest"] = first.Status.ShortestTtl.AsDuration().String()
+	f["shortest"] = first.ShortestTtl.AsDuration().String()
 	return f
 }
