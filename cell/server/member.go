@@ -198,9 +198,11 @@ func (m *Member) Stop(ctx context.Context) error {
 			}
 		}
 		if m.http != nil {
-			if err := m.http.Shutdown(ctx); err != nil {
-				m.stopErr = errors.Join(err, m.http.Close())
+			bounded, cancel := context.WithTimeout(ctx, within) // a connection that has just come may not be told
+			if m.http.Shutdown(bounded) != nil {
+				m.stopErr = m.http.Close()
 			}
+			cancel()
 		}
 		m.die()
 		m.client.Close()
