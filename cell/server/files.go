@@ -50,9 +50,10 @@ func (f files) Stat(ctx context.Context, r *cellv1.StatRequest) (*cellv1.StatRes
 }
 
 // syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path. If
-// another member takes the right away, and then a secret is written, this member does not show the secret.
+// another member takes the right away, and then a secret is written, this member does not show the secret. "" is of no
+// node: everybody may.
 func (f *front) syncFor(ctx context.Context, path string, r right) error {
-	if err := f.sync(ctx); err != nil {
+	if err := f.sync(ctx); err != nil || path == "" {
 		return err
 	}
 	f.mirror.mu.Lock()
