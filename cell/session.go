@@ -145,15 +145,15 @@ func (s *Session) Err() error {
 func (s *Session) Extend(ctx context.Context, claims ...*cellv1.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, min(s.ttl/3, requestWithin))
 	defer cancel()
-	asked, slack, toTell := s.client.clock.Now(), s.ttl/24, 0
+	asked, late, toTell := s.client.clock.Now(), min(s.ttl/16, 2*time.Second), 0
 	s.mu.Lock()
-	delay := s.trusted.Since.Add(s.ttl/3).Sub(asked) + slack
+	delay := s.trusted.Since.Add(s.ttl/3 + late*3/2).Sub(asked) // the answer is due before that
 	if len(claims) > 0 {
 		s.claims = append(s.claims, claims...)
 		toTell = s.told + len(s.claims)
 	}
 	s.mu.Unlock()
-	if toTell > 0 || delay > 2*slack {
+	if toTell > 0 || delay > 3*late {
 		delay = 0
 	}
 	for hurry := time.After(delay); ; {
@@ -231,7 +231,7 @@ const (
 )
 
 // call makes one call, and takes in its answer. Unless somebody waits for an extension, the member parks the call until
-// a third of the TTL is over since the session was last extended. If the member has not answered soon after, another one
+// somewhat more than a third of the TTL is over since the session was last extended. If the member has not answered soon after, another one
 // is asked, while there is time.
 func (s *Session) call() error {
 	s.mu.Lock()

@@ -62,6 +62,10 @@ type keepAlive struct {
 // longestParked is for how long a call is parked at most. Proxies cut what is silent for a minute.
 const longestParked = 45 * time.Second
 
+// parked is for how long after an extension the next one is made: somewhat more than the third of the TTL after which
+// clients renew, so that a renewal that is late itself finds the parked call, and needs none of its own.
+func (r *record) parked() time.Duration { return r.ttl()/3 + min(r.ttl()/16, 2*time.Second) }
+
 // park parks the call until there is something to tell, or it is time for the client's next sign of life.
 func (k *keepAlive) park(ctx context.Context) error {
 	for {
@@ -85,7 +89,7 @@ func (k *keepAlive) next() (in time.Duration, tell bool) {
 	k.mirror.mu.Lock()
 	defer k.mirror.mu.Unlock()
 	s, st := k.session, k.stream
-	at := min(k.arrived.Add(longestParked), st.extended.Add(s.record.ttl()/3))
+	at := min(k.arrived.Add(longestParked), st.extended.Add(s.record.parked()))
 	if s.places > 0 {
 		at = min(at, k.arrived.Add(k.pulse))
 	}
@@ -175,7 +179,7 @@ func (k *keepAlive) extend(ctx context.Context) (driver.Instant, error) {
 			return taken, err
 		case ctx.Err() != nil:
 			return 0, ended(ctx)
-		case k.clock.Now() >= k.arrived.Add(k.session.record.ttl()/3+2*time.Second), k.life.Err() != nil:
+		case k.clock.Now() >= k.arrived.Add(k.session.record.parked()+2*time.Second), k.life.Err() != nil:
 			return 0, err // the client tries another member while its session has a good part of its time left
 		}
 		// The leader may have just died. The call stays parked until there is another leader, because
