@@ -243,7 +243,7 @@ func (w *worker) fail(ctx context.Context, err error) {
 // measurement is over.
 func (t task) keep(ctx context.Context, a *arena, lockers []locker) (result, error) {
 	before := heap() // a hold has no goroutine: the stacks would be those of takers that have ended
-	const takers = 64
+	const takers = 8
 	holds, errs := make([]hold, t.Workers), make([]error, takers)
 	var all sync.WaitGroup
 	for taker := range takers {
