@@ -231,8 +231,8 @@ const (
 )
 
 // call makes one call, and takes in its answer. Unless somebody waits for an extension, the member parks the call until
-// somewhat more than a third of the TTL is over since the session was last extended. If the member has not answered soon after, another one
-// is asked, while there is time.
+// two fifths of the TTL are over since the session was last extended. If the member has not answered soon after, another
+// one is asked, while there is time.
 func (s *Session) call() error {
 	s.mu.Lock()
 	m := &cellv1.KeepAliveRequest{

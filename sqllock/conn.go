@@ -33,7 +33,7 @@ type urgency uint8
 const (
 	reading   urgency = iota // one of the pool
 	taking                   // one of the pool, which renewals may keep afterwards
-	releasing                // that of renewals too, while an application has all others
+	releasing                // that of renewals, if it is free while all others are in use
 	renewing                 // that of renewals
 )
 

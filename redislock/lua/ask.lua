@@ -50,19 +50,11 @@ if closed == 0 and admits(r, req) and (unfair == '1' or not head(r)) then
   return granted(h)
 end
 
--- While nothing is granted there may be places and no hold. The record must not look idle then (P8): idle.lua.
-local function mark_queue(ends)
-  if closed == 0 then return end
-  r.tombstones_end = math.max(r.tombstones_end, ends + math.max(0, closed))
-  write(r, ends)
-end
-
 if p then
   p.asked, p.tokens, p.unsubscribed = req.asked, req.tokens, unsubscribed(r, p.client)
   local ends = now + life(p.poll, ahead)
   save_place(r, p, ends)
   if short(r, ends) then write(r, ends) end
-  mark_queue(ends)
 elseif queue == '1' then
   for _ = 1, 2 do -- two that have ended make room for one, so that the queue does not grow (P9)
     dead = dead and lapsed(r)
@@ -79,7 +71,6 @@ elseif queue == '1' then
     for _, h in ipairs(r.holds) do h.long = true end -- ZREM must not find them
     write(r, ends)
   end
-  mark_queue(ends)
 end
 
 local queued = ahead and p == nil and ahead + 1 or call('ZCARD', r.queue)

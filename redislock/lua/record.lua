@@ -247,7 +247,8 @@ local function short(r, ends) return r.ends < ends + IDLE end
 
 -- Writes what has changed in the record, and keeps the keys until the time given, at least.
 local function write(r, until_then)
-  if closed ~= 0 and not r.holds[1] and head(r) then -- a mark, lest idle.lua takes the name for idle once the store opens (P8)
+  -- While nothing is granted there may be places and no hold. The record must not look idle then (P8): idle.lua.
+  if closed ~= 0 and not r.holds[1] and head(r) then
     r.tombstones_end = math.max(r.tombstones_end, now + math.max(1, closed))
   end
   local ends = math.max(now, r.last, r.tombstones_end, until_then or 0)
