@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -24,6 +23,7 @@ type bells struct {
 	raised map[string]*sql.Conn // owners that have their bell, and the connection that has it
 	hears  bool                 // the ear is at work
 	deaf   bool                 // the server has no such locks, or a proxy gives a session to several clients
+	proven bool                 // a bell was found to be this session's
 }
 
 // listenFor is how long the ear waits for a bell before it looks at the queue again. MySQL takes whole seconds.
@@ -38,9 +38,9 @@ func (b *bells) bellOf(owner string) string {
 	return fmt.Sprintf("'holdfast-%.20x'", sha256.Sum256([]byte(b.caps.Store+"\x00"+owner)))
 }
 
-// letGo returns the statement that lets an owner's bell go.
-func (b *bells) letGo(owner string) Statement {
-	return Statement{Text: "DO RELEASE_LOCK(" + b.bellOf(owner) + ")"}
+// letGo returns the statement that lets an owner's bell go, if that is so.
+func (b *bells) letGo(owner, is string) Statement {
+	return Statement{Text: "DO IF(" + is + ", RELEASE_LOCK(" + b.bellOf(owner) + "), 0)"}
 }
 
 // use runs f on the connection that has the owner's bell, and reports whether it did: not if there is none, or if
@@ -75,41 +75,40 @@ func (b *bells) use(ctx context.Context, owner string, patient bool, f onConn) (
 // hangUp ends the session that has the bells.
 func (b *bells) hangUp() { b.pool.keep(<-b.pool.own, false) }
 
-// raise takes the bell of an owner that is about to take a place. If that is not possible at once, because others
-// use the connection, those behind the owner poll.
-func (b *bells) raise(ctx context.Context, req *driver.Request) {
+// join is as asking.join, and in the same round trip takes the owner's bell, if it has none and nobody uses the
+// connection of renewals: the next one may listen at once. Without it those behind the owner poll.
+func (b *bells) join(ctx context.Context, conn *sql.Conn, a *asking) (done bool, err error) {
+	owner := a.req.Owner
 	b.mu.Lock()
-	idle, first := b.deaf || b.raised[req.Owner] != nil, len(b.raised) == 0
+	idle, proven := b.deaf || b.raised[owner] != nil || a.req.Mode != driver.Exclusive, b.proven
 	b.mu.Unlock()
-	if idle || req.Mode != driver.Exclusive {
-		return
-	}
-	bell, got, mine := b.bellOf(req.Owner), sql.NullInt64{}, sql.NullBool{Bool: true}
-	_, err := b.bounded(ctx, releasing, func(ctx, late context.Context) (bool, error) {
-		return b.overOwn(ctx, late, false, func(ctx context.Context, conn *sql.Conn) error {
-			err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+bell+", 0)").Scan(&got)
-			if err == nil && first { // a statement of its own, which a proxy may send elsewhere
+	bell, got, mine := b.bellOf(owner), sql.NullInt64{}, sql.NullBool{Bool: true}
+	own := false
+	if !idle {
+		own, err = b.overOwn(ctx, ctx, false, func(ctx context.Context, conn *sql.Conn) error {
+			done, err = a.join(ctx, conn, Statement{Text: "SELECT GET_LOCK(" + bell + ", 0)", Into: []any{&got}})
+			if err == nil && !proven { // a question of its own, which a proxy may send elsewhere
 				err = conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+bell+") = CONNECTION_ID()").Scan(&mine)
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if err == nil && got.Int64 == 1 && mine.Bool {
-				b.raised[req.Owner] = conn
+			if b.proven = b.proven || err == nil && mine.Bool; got.Int64 == 1 && mine.Bool {
+				b.raised[owner] = conn
 			}
+			b.deaf = b.deaf || !mine.Bool || err != nil && b.library.judge(err) == Refused
 			return err
 		})
-	})
-	if !mine.Bool || err != nil && b.library.judge(err) == Refused {
-		b.mu.Lock()
-		b.deaf = true
-		b.mu.Unlock()
 	}
+	if own || err != nil {
+		return done, err
+	}
+	return a.join(ctx, conn)
 }
 
 // lower lets the bell of an owner go that has no hold and no place any more.
 func (b *bells) lower(ctx context.Context, owner string) {
 	_, _ = b.use(ctx, owner, true, func(ctx context.Context, conn *sql.Conn) error {
-		return b.together(ctx, conn, []Statement{b.letGo(owner)})
+		return b.together(ctx, conn, []Statement{b.letGo(owner, "TRUE")})
 	})
 }
 
@@ -176,28 +175,15 @@ func (b *bells) hear(w *waiter) {
 // hearOne waits until the owner before a waiter lets its bell go, and tells the waiter what has become of it. It
 // reports whether there is a sense in listening again: not if that owner has no bell, or is no exclusive one. Those
 // that share a name are granted it together, and would wait for a release.
-func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (heard bool, err error) {
-	var before, kind string
-	who, l := b.statements.bound(aheadText, w.name, w.owner), look{heads: headPlaces, owner: w.owner}
-	if err := b.scan(ctx, conn, who, func(scan func(...any) error) error { return scan(&before, &kind) }); err != nil {
-		return false, err
-	}
-	if before == "" || before == w.owner || strings.Contains(kind, `"m":`) {
-		s, err := b.read(ctx, conn, w.name, l)
-		if err == nil {
-			_, err = b.tell(w, s)
-		}
-		return false, err
-	}
-	got, begun := sql.NullInt64{}, time.Now()
-	read, s := b.reading(w.name, l)
-	if err := b.together(ctx, conn, []Statement{
-		{Text: fmt.Sprintf("SELECT GET_LOCK(%s, %d)", b.bellOf(before), listenFor), Into: []any{&got}},
-		b.letGo(before), read,
-	}); err != nil {
+func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (again bool, err error) {
+	heard, begun := sql.NullBool{}, time.Now()
+	read, s := b.reading(w.name, look{heads: headPlaces, owner: w.owner})
+	all := append(b.statements.all(hearTexts, w.name, w.owner, b.caps.Store+"\x00"),
+		Statement{Text: "SELECT @holdfast_heard", Into: []any{&heard}}, read)
+	if err := b.together(ctx, conn, all); err != nil {
 		return false, err
 	}
 	queued, err := b.tell(w, s)
 	silent := time.Since(begun) < shortestPause // nobody had the bell, or the server does not let us wait
-	return err == nil && (!queued || !silent), err
+	return err == nil && heard.Valid && (!queued || !silent), err
 }

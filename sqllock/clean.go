@@ -61,8 +61,27 @@ func (c *client) Clean(ctx context.Context) error {
 			}
 		}
 	}
-	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		return c.removeEnded(ctx, conn, forlornText, removeSize)
-	})
+	_, err := c.request(ctx, reading, c.removeEnded)
 	return err
+}
+
+// removeEnded removes places that have ended, unless somebody confirms them meanwhile: clients may die behind a live one
+// for as long as a name is held (P9). Each is removed by its key: statements that remove several lock rows in orders that
+// differ.
+func (c *client) removeEnded(ctx context.Context, conn *sql.Conn) error {
+	var places [][2]string
+	if err := c.scan(ctx, conn, c.statements.bound(endedText, pageSize), func(scan func(...any) error) error {
+		var p [2]string
+		err := scan(&p[0], &p[1])
+		places = append(places, p)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, p := range places {
+		if _, err := c.exec(ctx, conn, c.statements.bound(removeEndedText, p[0], p[1])); err != nil {
+			return err
+		}
+	}
+	return nil
 }

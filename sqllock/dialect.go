@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -107,6 +108,8 @@ func (d Dialect) words(text, prefix string) string {
 	).Replace(text)
 }
 
+var placeholder = regexp.MustCompile(`\$[0-9]+`)
+
 // query translates a statement with placeholders $1 to $99.
 func (d Dialect) query(text, prefix string) *query {
 	text = d.words(text, prefix)
@@ -115,17 +118,12 @@ func (d Dialect) query(text, prefix string) *query {
 	}
 	q := &query{args: []int{}}
 	var pieces []string
-	for {
-		before, after, found := strings.Cut(text, "$")
-		pieces = append(pieces, before)
-		if !found {
-			break
-		}
-		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
-		n, _ := strconv.Atoi(after[:digits])
-		q.args = append(q.args, n)
-		text = after[digits:]
+	for at := placeholder.FindStringIndex(text); at != nil; at = placeholder.FindStringIndex(text) {
+		n, _ := strconv.Atoi(text[at[0]+1 : at[1]])
+		pieces, q.args = append(pieces, text[:at[0]]), append(q.args, n)
+		text = text[at[1]:]
 	}
+	pieces = append(pieces, text)
 	q.text = strings.Join(pieces, "?")
 	if d == MySQL {
 		q.pieces = pieces

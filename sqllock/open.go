@@ -111,6 +111,7 @@ type client struct {
 	interrupted bool               // notifications do not arrive at present
 	lost        bool               // and the log says so
 	waiters     map[string]*waiter // by owner
+	crowds      map[string]bool    // names for which others waited lately
 	tombstones  record.Tombstones  // of withdrawn owners, all of whose requests had been answered
 	polling     bool               // the poller is at work
 	newcomer    chan struct{}      // one value: the poller has more to poll for
@@ -142,7 +143,7 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	prefix := cmp.Or(o.Prefix, DefaultPrefix)
 	c := &client{
 		pool: p, dialect: dialect, library: library, statements: newStatements(dialect, prefix, dialect != SQLite && !o.Forget),
-		clock: o.Clock, log: o.Log, waiters: map[string]*waiter{},
+		clock: o.Clock, log: o.Log, waiters: map[string]*waiter{}, crowds: map[string]bool{},
 		newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())

@@ -66,6 +66,9 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	withdraw := g.Token == 0 || g.Stray
 	until := max(g.TTL, withdrawnFor)
 	answered := c.forget(g.Owner)
+	c.mu.Lock()
+	crowd := c.crowds[g.Name]
+	c.mu.Unlock()
 	remember := g.Stray || withdraw && !answered // the store has to, because a request may be under way (P6)
 	if withdraw && !remember {
 		c.mu.Lock()
@@ -83,8 +86,8 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	l := look{heads: headPlaces, owner: g.Owner}
 	plain := !withdraw && c.hasShortCut(&g.Request) && g.Block < 2
 	end := func(ctx context.Context, conn *sql.Conn, then ...Statement) error {
-		if plain && len(then) == 0 { // behind one that has a bell others wait, most likely
-			if done, err := c.free(ctx, conn, g); done || err != nil {
+		if plain {
+			if done, err := c.free(ctx, conn, g, crowd, len(then) > 0); done || err != nil {
 				answer = nil
 				return err
 			}
@@ -92,7 +95,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 		return c.step(ctx, conn, g.Name, l, step, then...)
 	}
 	done, err := c.bells.use(ctx, g.Owner, false, func(ctx context.Context, conn *sql.Conn) error {
-		return end(ctx, conn, c.bells.letGo(g.Owner)) // in the round trip of the commit
+		return end(ctx, conn, c.bells.letGo(g.Owner, "TRUE")) // in the round trip of the commit
 	})
 	if !done || err != nil {
 		_, err = c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error { return end(ctx, conn) })
@@ -101,16 +104,28 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	return cmp.Or(err, answer)
 }
 
-// free ends a plain hold in one statement. In PostgreSQL it also hands the name over to a waiter that asks for a plain
-// hold. It reports false if it has done nothing: then the hold is gone, or the row is to be read.
-func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant) (bool, error) {
-	if c.dialect == MySQL {
-		n, err := c.exec(ctx, conn, c.statements.bound(freeMySQL, g.Name, g.Owner))
-		return n == 1, err
+// free ends a plain hold in one statement or, where others wait, hands the name over in one round trip to one that asks
+// for a plain hold. It reports false if it has done nothing: then the hold is gone, or the row is to be read. Crowd says
+// that others wait, most likely; bell that the owner has a bell.
+func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant, crowd, bell bool) (bool, error) {
+	if !crowd {
+		if n, err := c.exec(ctx, conn, c.statements.bound(freeText, g.Name, g.Owner)); n == 1 || err != nil {
+			return n == 1, err
+		}
 	}
-	open := c.opening.Load()
-	n, q := int64(0), c.statements.bound(passPostgres, g.Name, g.Owner, micros(c.caps.PollInterval()), open.life, open.until)
-	q.Into = []any{&n, new(int64)}
-	err := c.together(ctx, conn, []Statement{q})
-	return n == 1, err
+	done, open := false, c.opening.Load()
+	pass := c.statements.all(passTexts, g.Name, g.Owner, micros(c.caps.PollInterval()), open.life, open.until)
+	switch {
+	case c.dialect == Postgres:
+		pass[0].Each = func(func(...any) error) error { done = true; return nil }
+		return done, c.together(ctx, conn, pass)
+	case c.library.Together == nil:
+		return false, nil // a client could stop in the transaction
+	case bell:
+		pass = append(pass, c.bells.letGo(g.Owner, "@holdfast_next IS NOT NULL"))
+	}
+	if err := c.together(ctx, conn, append(pass, Statement{Text: doneMySQL, Into: []any{&done}})); err != nil {
+		return false, c.rollBack(ctx, conn, err)
+	}
+	return done, nil
 }

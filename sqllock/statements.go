@@ -24,12 +24,10 @@ type statements struct {
 const (
 	rowColumns = "version, token, owner, client, ttl, delay, note, taken, expires, crowd, extra"
 
-	// Reads the row of name $1, its first $2 places, and that of owner $3, in one snapshot: a line for each place,
-	// or one line if there are none. Version is 0 if there is no row.
-	readText = "SELECT {now}, {memory}, 0, 0, 0, " + rowOrNone + fromRow + fromPlaces
-	// The same, and how many wait, how many before the owner, and when the first place ends that is not confirmed.
-	readCountsText = "SELECT {now}, {memory}, n.total, n.ahead, n.ends, " + rowOrNone + fromRow + counting + fromPlaces
-	rowOrNone      = `COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
+	// Reads the row of name $1, how many wait and how many of them before owner $3, its first $2 places and that of the
+	// owner, in one snapshot: a line for each place, or one line if there are none. Version is 0 if there is no row.
+	readText  = "SELECT {now}, {memory}, n.total, n.ahead, " + rowOrNone + fromRow + counting + fromPlaces
+	rowOrNone = `COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
  COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''),
  COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.crowd, 0), COALESCE(l.extra, ''), ` + placeOrNone
 	fromRow    = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1"
@@ -43,8 +41,8 @@ const (
 	// finds tickets, and then the places of those.
 	foundMySQL  = "ticket"
 	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket WHERE 1 = 1 {primary}"
-	counting    = ` LEFT JOIN (SELECT count(*) AS total, COALESCE(sum(CASE WHEN c.ticket < m.ticket THEN 1 ELSE 0 END), 0) AS ahead,
- COALESCE(min(c.ends), 0) AS ends FROM {places} c LEFT JOIN {places} m ON m.name = $1 AND m.owner = $3 WHERE c.name = $1) n ON 1 = 1`
+	counting    = ` LEFT JOIN (SELECT count(*) AS total, COALESCE(sum(CASE WHEN ticket <
+ (SELECT ticket FROM {places} WHERE name = $1 AND owner = $3) THEN 1 ELSE 0 END), 0) AS ahead FROM {places} WHERE name = $1) n ON 1 = 1`
 
 	// Version and token are also not less than the time, so that those of a name go on where they were when its row
 	// was removed and made again (P3).
@@ -58,25 +56,26 @@ const (
 	notifyText = "SELECT pg_notify($1, $2)"
 
 	// Takes a place at a name for which others wait (crowd says for what kind of lock), and confirms one. A joiner
-	// waits while a step has the row, and a step while a joiner has it.
-	joinFrom     = "(SELECT 1 FROM {locks} WHERE name = $1 AND crowd = $7 FOR KEY SHARE) l"
-	joinPostgres = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
- SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM ` + joinFrom + ` {or replace} tokens = $3, asked = $4, ends = {now} + $5`
+	// waits while a step has the row, and a step while a joiner has it. In PostgreSQL neither waits for the disk: if the
+	// server crashes and forgets a place, its owner, which has to ask again anyway, takes another.
+	joinPostgres = `INSERT INTO {places} AS p (name, owner, tokens, joined, asked, ends, request)
+ SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM {locks} l WHERE l.name = $1 AND l.crowd = $7 AND l.owner <> $2
+ AND set_config('synchronous_commit', CASE WHEN l.crowd = $7 THEN 'off' END, true) = 'off' FOR KEY SHARE
+ {or replace} tokens = $3, asked = $4, ends = {now} + $5
+ RETURNING (SELECT count(*) FROM {places} q WHERE q.name = $1 AND q.ticket < p.ticket), COALESCE((SELECT
+ h.token || ' ' || (h.expires + h.delay - {now}) || ' ' || h.note FROM {locks} h WHERE h.name = $1 AND h.extra = ''), '')` // see joinPostgres
 	forgetMySQL = "SET @holdfast_crowd = 0"
 	crowdMySQL  = "SELECT crowd INTO @holdfast_crowd FROM {locks} WHERE name = $1 LOCK IN SHARE MODE"
 	joinMySQL   = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
  SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM (SELECT 1 AS one) o WHERE @holdfast_crowd = $7
  {or replace} tokens = $3, asked = $4, ends = {now} + $5`
-	// In PostgreSQL neither waits for the disk: if the server crashes and forgets a place, its owner, which has to
-	// ask again anyway, takes another.
 	confirmQuick = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5" +
 		" FROM (SELECT set_config('synchronous_commit', 'off', true) AS quick) o WHERE name = $1 AND owner = $2 AND o.quick = 'off'"
 	confirmPlain = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5 WHERE name = $1 AND owner = $2"
 
 	// Places that nobody has confirmed.
-	overText       = "SELECT name, owner FROM {places} WHERE name = $1 AND ends < {now} ORDER BY ends LIMIT 2"
-	removeOverText = "DELETE FROM {places} WHERE name = $1 AND owner = $2 AND ends < {now}"
-	forlornText    = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends LIMIT $1"
+	endedText       = "SELECT name, owner FROM {places} WHERE ends < {now} ORDER BY ends LIMIT $1"
+	removeEndedText = "DELETE FROM {places} WHERE name = $1 AND owner = $2 AND ends < {now}"
 
 	// Takes a plain hold on a name that nobody uses. A statement that waits for the row judges it as it is
 	// afterwards. WHERE NOT EXISTS finds a name in use before the conflict does: a conflict locks the row, and then
@@ -96,25 +95,34 @@ const (
 	// Ends such a hold. Its row keeps the token.
 	freeColumns = "version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
 	plainHold   = "name = $1 AND owner = $2 AND extra = '' AND expires > {now}"
-	freeMySQL   = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
-	// Ends such a hold, or hands it over to the first place and tells that client, with the poll $3. It reports
-	// whether it has done one of the two. Its snapshot may be older than its lock: then it may see too few places,
-	// changes nothing because crowd is not 0, and a step follows, as it does while nothing may be granted. A hand-over
-	// is as record.Record's: see client.messages for the notification.
-	passPostgres = `WITH held AS MATERIALIZED (SELECT crowd FROM {locks} WHERE ` + plainHold + ` AND {life} = $4 AND {now} <= $5 FOR UPDATE),
- head AS MATERIALIZED (SELECT p.*, (SELECT count(*) FROM (SELECT 1 FROM {places} WHERE name = $1 LIMIT 2) b) > 1 AS more
- FROM held, LATERAL (SELECT owner, tokens, asked, ends, request::json AS r FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1) p
- WHERE held.crowd = 1),
- next AS MATERIALIZED (SELECT owner, asked, more, r->>'c' AS client, (r->>'l')::bigint AS ttl, COALESCE((r->>'d')::bigint, 0) AS delay,
- COALESCE(r->>'n', '') AS note, LEAST(GREATEST(ends - {now}, $3::bigint / 2), 2 * $3::bigint, (r->>'l')::bigint) AS claim
- FROM head WHERE tokens <= 1 AND ends >= {now} AND owner <> $2 AND r->>'m' IS NULL AND r->>'i' IS NULL AND r->>'c' IS NOT NULL),
- gone AS (DELETE FROM {places} d USING next WHERE d.name = $1 AND d.owner = next.owner RETURNING d.owner),
- passed AS (UPDATE {locks} l SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}), owner = next.owner,
- client = next.client, ttl = next.ttl, delay = next.delay, note = next.note, taken = {now}, expires = {now} + next.claim
- FROM next, gone WHERE l.name = $1 AND gone.owner = next.owner RETURNING l.token),
- freed AS (UPDATE {locks} SET ` + freeColumns + ` WHERE name = $1 AND EXISTS (SELECT 1 FROM held WHERE crowd = 0) RETURNING 1)
- SELECT (SELECT count(*) FROM freed) + (SELECT count(*) FROM passed), (SELECT count(pg_notify(next.client,
- 'h ' || passed.token || ' 1 ' || next.more || ' ' || next.claim || ' ' || next.asked || ' ' || next.owner)) FROM passed, next)`
+	freeText    = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
+	// Hands such a hold over to the first place, and tells whether it has. MySQL's variables are the session's, so the
+	// first statement clears them. The transaction's snapshot is from after its lock.
+	clearMySQL = "SET @holdfast_crowd = NULL, @holdfast_next = NULL"
+	heldMySQL  = "SELECT crowd INTO @holdfast_crowd FROM {locks} WHERE " + plainHold + " AND {life} = $4 AND {now} <= $5 {primary} FOR UPDATE"
+	nextMySQL  = `SELECT IF(tokens <= 1 AND ends >= {now} AND owner <> $2 AND JSON_EXTRACT(r, '$.m') IS NULL AND JSON_EXTRACT(r, '$.i') IS NULL, owner, NULL),
+ JSON_EXTRACT(r, '$.l'), COALESCE(JSON_EXTRACT(r, '$.d'), 0), COALESCE(JSON_UNQUOTE(JSON_EXTRACT(r, '$.n')), ''), GREATEST(ends - {now}, $3 DIV 2)
+ INTO @holdfast_next, @holdfast_ttl, @holdfast_delay, @holdfast_note, @holdfast_claim
+ FROM (SELECT p.*, CONVERT(request USING utf8mb4) AS r FROM {places} p WHERE name = $1 AND @holdfast_crowd = 1 ORDER BY ticket LIMIT 1) head`
+	goneMySQL = "DELETE FROM {places} WHERE name = $1 AND owner = @holdfast_next"
+	passMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = {max}(token + 1, {now}), owner = @holdfast_next,
+ ttl = @holdfast_ttl, delay = @holdfast_delay, note = @holdfast_note, taken = {now}, expires = {now} + LEAST(@holdfast_claim, 2 * $3, ttl)
+ WHERE name = $1 AND @holdfast_next IS NOT NULL`
+	doneMySQL = "SELECT @holdfast_next IS NOT NULL"
+	// The same, and tells that client: see client.messages. The snapshot may be older than the lock: then it may see too
+	// few places. A joiner that has the row's key share does not keep it up: if it hands over, others take places as well
+	// before as after it, and if it sees no place, a step follows.
+	passPostgres = `WITH gone AS (DELETE FROM {places} d USING (SELECT 1 FROM {locks} WHERE ` + plainHold + ` AND crowd = 1
+ AND {life} = $4 AND {now} <= $5 FOR NO KEY UPDATE) held
+ WHERE d.name = $1 AND d.ticket = (SELECT ticket FROM {places} WHERE name = $1 ORDER BY ticket LIMIT 1) AND d.tokens <= 1 AND d.ends >= {now}
+ AND d.owner <> $2 AND d.request::json->>'m' IS NULL AND d.request::json->>'i' IS NULL AND d.request::json->>'c' IS NOT NULL
+ RETURNING d.owner, d.ticket, d.asked, d.request::json->>'c' AS client, (d.request::json->>'l')::bigint AS ttl,
+ COALESCE((d.request::json->>'d')::bigint, 0) AS delay, COALESCE(d.request::json->>'n', '') AS note,
+ LEAST(GREATEST(d.ends - {now}, $3::bigint / 2), 2 * $3::bigint, (d.request::json->>'l')::bigint) AS claim)
+ UPDATE {locks} l SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}), owner = gone.owner, client = gone.client,
+ ttl = gone.ttl, delay = gone.delay, note = gone.note, taken = {now}, expires = {now} + gone.claim FROM gone WHERE l.name = $1
+ RETURNING pg_notify(gone.client, 'h ' || l.token || ' 1 ' || EXISTS (SELECT 1 FROM {places} q WHERE q.name = $1 AND q.ticket > gone.ticket)
+ || ' ' || gone.claim || ' ' || gone.asked || ' ' || gone.owner)`
 
 	// The names in use, with their places.
 	usedText = "SELECT l.name, {now}, {memory}, l.version, l.token, l.owner, l.client, l.ttl, l.delay, l.note, l.taken, l.expires, l.crowd, l.extra, " +
@@ -136,11 +144,16 @@ const (
 	queuedText = "SELECT p.name, p.owner, (SELECT count(*) FROM {places} q WHERE q.name = p.name AND q.ticket < p.ticket)" +
 		" FROM {places} p WHERE p.name IN ({names}) AND p.owner IN ({owners}) {primary}"
 
-	// The owner before one that waits in MySQL, that of the next lower place or the holder, and the JSON that tells
-	// the kind of its hold.
-	aheadText = `SELECT b.owner, b.kind FROM ((SELECT 0 AS place, owner, extra AS kind FROM {locks} WHERE name = $1)
+	// Waits in MySQL until the owner before one that waits, that of the next lower place or the holder, lets its bell go,
+	// and tells whether it has: see bells. NULL: that owner has none, or what it has is not exclusive.
+	hearMySQL  = "SET @holdfast_before = NULL"
+	aheadMySQL = `SELECT b.owner, b.kind INTO @holdfast_before, @holdfast_kind FROM ((SELECT 0 AS place, owner, extra AS kind FROM {locks} WHERE name = $1)
  UNION ALL (SELECT 1, q.owner, q.request FROM {places} q JOIN {places} p ON p.name = q.name AND q.ticket < p.ticket
  WHERE p.name = $1 AND p.owner = $2 ORDER BY q.ticket DESC LIMIT 1)) b ORDER BY b.place DESC LIMIT 1`
+	bellMySQL = `SET @holdfast_bell = IF(@holdfast_before IN ('', $2) OR INSTR(@holdfast_kind, '"m":'), NULL, ` +
+		"CONCAT('holdfast-', LEFT(SHA2(CONCAT($3, @holdfast_before), 256), 40)))"
+	blockMySQL = "SET @holdfast_heard = IF(@holdfast_bell IS NULL, NULL, GET_LOCK(@holdfast_bell, 1))"
+	heardMySQL = "DO IF(@holdfast_heard = 1, RELEASE_LOCK(@holdfast_bell), 0)"
 
 	nowText       = "SELECT {now}"
 	unloggedText  = "SELECT count(*) FROM pg_catalog.pg_class WHERE oid IN (to_regclass($1), to_regclass($2), to_regclass($3)) AND relpersistence = 'u'"
@@ -176,9 +189,13 @@ var (
 	commitTexts   = map[Dialect][]string{Postgres: {"COMMIT"}, MySQL: {commitMySQL, restoreMySQL}, SQLite: {"COMMIT"}}
 	rollbackTexts = map[Dialect][]string{Postgres: {"ROLLBACK"}, MySQL: {rollbackMySQL, restoreMySQL}, SQLite: {"ROLLBACK"}}
 	joinTexts     = map[Dialect][]string{
-		Postgres: {beginPostgres, stopPostgres + ", set_config('synchronous_commit', 'off', true)", joinPostgres, "COMMIT"},
-		MySQL:    {stopMySQL, forgetMySQL, "BEGIN", crowdMySQL, joinMySQL, commitMySQL, restoreMySQL},
+		Postgres: {joinPostgres},
+		MySQL:    {forgetMySQL, "BEGIN", crowdMySQL, joinMySQL, commitMySQL},
 	}
+	passTexts = map[Dialect][]string{
+		Postgres: {passPostgres}, MySQL: {clearMySQL, "BEGIN", heldMySQL, nextMySQL, goneMySQL, passMySQL, commitMySQL},
+	}
+	hearTexts = map[Dialect][]string{MySQL: {hearMySQL, aheadMySQL, bellMySQL, blockMySQL, heardMySQL}}
 )
 
 func newStatements(d Dialect, prefix string, waits bool) *statements {

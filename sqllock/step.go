@@ -25,8 +25,7 @@ type snapshot struct {
 	places   []placeRow
 	far      *placeRow // the place of the owner that was asked for, if it is not in places
 	farAhead int
-	unloaded int   // as in record.Record
-	ends     int64 // when the first place ends that is not confirmed, if places were counted; 0: there is none
+	unloaded int // as in record.Record
 }
 
 // clock are the destinations of the columns now and memory.
@@ -36,7 +35,6 @@ func (s *snapshot) clock() []any { return []any{&s.now, &s.memory, &s.life} }
 type look struct {
 	heads int    // how many, from the first on
 	owner string // and this owner's; "": no other
-	count bool   // and to count them
 }
 
 const (
@@ -49,23 +47,23 @@ const (
 
 // reading returns the statement that reads a name, and what it fills.
 func (c *client) reading(name string, l look) (Statement, *snapshot) {
-	text := readText
-	if l.count {
-		text = readCountsText
-	}
+	return l.filledBy(c.statements.bound(readText, name, l.heads, l.owner))
+}
+
+// filledBy completes a statement with the columns of readText, and returns what it fills.
+func (l look) filledBy(q Statement) (Statement, *snapshot) {
 	s := &snapshot{}
-	statement := c.statements.bound(text, name, l.heads, l.owner)
-	var total, ahead int64
-	statement.Each = func(scan func(...any) error) error {
+	var total, ahead int
+	q.Each = func(scan func(...any) error) error {
 		var p placeRow
-		err := scan(slices.Concat(s.clock(), []any{&total, &ahead, &s.ends}, s.fields(), p.fields())...)
+		err := scan(slices.Concat(s.clock(), []any{&total, &ahead}, s.fields(), p.fields())...)
 		if p.Ticket != 0 && !slices.ContainsFunc(s.places, func(other placeRow) bool { return other.Ticket == p.Ticket }) {
 			s.places = append(s.places, p)
 		}
 		return err
 	}
-	statement.done = func() { s.sort(l, int(total), int(ahead)) }
-	return statement, s
+	q.done = func() { s.sort(l, total, ahead) }
+	return q, s
 }
 
 // sort tells the first places from that of the owner that was asked for.
@@ -73,14 +71,9 @@ func (s *snapshot) sort(l look, total, ahead int) {
 	slices.SortFunc(s.places, func(a, b placeRow) int { return cmp.Compare(a.Ticket, b.Ticket) })
 	if n := len(s.places); n > l.heads {
 		s.far, s.places = &s.places[n-1], s.places[:n-1:n-1]
-		s.farAhead = max(ahead, n-1)
+		s.farAhead = ahead
 	}
-	switch n := len(s.places); {
-	case l.count:
-		s.unloaded = total - n
-	case s.far != nil || n == l.heads:
-		s.unloaded = 1 // or more
-	}
+	s.unloaded = total - len(s.places)
 }
 
 // read reads a name.

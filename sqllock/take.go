@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -14,57 +16,66 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	return c.ask(ctx, req, nil, c.clock.Now())
 }
 
-// ask takes the hold or, for a waiter, a place. At a name that nobody uses it first tries the one statement that
-// takes it; at one for which others wait it takes the place, or confirms it, beside the name's row. Sent is read before
-// anything is sent (P1).
+// asking is a request for a hold or, of a waiter, for a place.
+type asking struct {
+	*client
+	req    driver.Request // as the caller has it
+	stored driver.Request // as it is stored
+	waiter *waiter        // nil: it does not wait
+	sent   driver.Instant // read before anything is sent (P1)
+	grant  driver.Grant
+	answer error // what the store says: nil, or why there is no grant
+}
+
+// ask takes the hold or, for a waiter, a place. It tries the one statement that takes a name that nobody uses, then
+// those that take a place, or confirm it, without a step.
 func (c *client) ask(ctx context.Context, req driver.Request, w *waiter, sent driver.Instant) (driver.Grant, error) {
 	c.mu.Lock()
 	err := cmp.Or(c.rules.Fits(&req), c.tombstones.Get(req.Owner, sent))
+	crowd := w != nil && (w.placed || c.crowds[req.Name])
 	c.mu.Unlock()
 	if err != nil {
 		return driver.Grant{Request: req}, err
 	}
-	stored := req
-	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
-	var g driver.Grant
-	var answer error
-	decide := func(a *change) {
-		g = driver.Grant{Request: req}
-		if answer = a.tombstoneOf(req.Owner); answer != nil {
-			return // it was withdrawn, and this request arrives late (P6)
-		}
-		h, err := a.Ask(stored, c.channel, w != nil, sent, a.now, &a.rules)
-		if answer = err; err == nil {
-			g = a.Grant(h)
-			g.Request, g.Valid = req, req.TTL
-		}
-	}
-	l := look{heads: headPlaces, owner: req.Owner, count: true}
+	a := &asking{client: c, req: req, stored: req, waiter: w, sent: sent}
+	a.stored.Note, a.stored.Tokens = storable(req.Note), max(1, req.Tokens)
+	l := look{heads: headPlaces, owner: req.Owner}
 	failure, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
-		if w != nil {
-			if done, err := c.enter(ctx, conn, &stored, w, sent, l, decide); done || err != nil {
-				return err
-			}
-			return c.step(ctx, conn, req.Name, l, decide)
-		}
-		if c.hasShortCut(&stored) {
-			token, err := c.take(ctx, conn, &stored)
-			if g = (driver.Grant{Request: req, Token: token, Block: 1, Since: sent, Valid: req.TTL}); token != 0 || err != nil {
-				answer = nil
+		if c.hasShortCut(&a.stored) && !crowd {
+			if taken, err := a.take(ctx, conn); taken || err != nil {
 				return err
 			}
 		}
-		return c.peekOrStep(ctx, conn, req.Name, l, decide)
+		if w == nil {
+			return c.peekOrStep(ctx, conn, req.Name, l, a.decide)
+		}
+		if done, err := c.bells.join(ctx, conn, a); done || err != nil {
+			return err
+		}
+		return c.step(ctx, conn, req.Name, l, a.decide)
 	})
 	switch {
-	case err == nil && answer != nil && !driver.Gone(answer):
-		return driver.Grant{}, answer
+	case err == nil && a.answer != nil && !driver.Gone(a.answer):
+		return driver.Grant{}, a.answer
 	case err == nil:
-		return g, answer
+		return a.grant, a.answer
 	case failure == Unknown:
 		return driver.Grant{Request: req}, driver.Uncertain(err)
 	}
 	return driver.Grant{}, err
+}
+
+// decide asks the record.
+func (a *asking) decide(s *change) {
+	a.grant = driver.Grant{Request: a.req}
+	if a.answer = s.tombstoneOf(a.req.Owner); a.answer != nil {
+		return // it was withdrawn, and this request arrives late (P6)
+	}
+	h, err := s.Ask(a.stored, a.channel, a.waiter != nil, a.sent, s.now, &s.rules)
+	if a.answer = err; err == nil {
+		a.grant = s.Grant(h)
+		a.grant.Request, a.grant.Valid = a.req, a.req.TTL
+	}
 }
 
 // hasShortCut reports whether there are single statements that take and end such a hold: it is plain, which means
@@ -73,86 +84,98 @@ func (c *client) hasShortCut(req *driver.Request) bool {
 	return c.dialect != SQLite && req.Mode == driver.Exclusive && req.MinHold == 0 && req.Tokens < 2
 }
 
-// take takes a name that nobody uses, in one statement. It returns 0 if the name is in use, or is new to MySQL, or
+// take takes a name that nobody uses, in one statement. It reports false if the name is in use, or is new to MySQL, or
 // if the server's life is to be read again.
-func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) (token driver.Token, err error) {
-	open := c.opening.Load()
-	q := c.statements.bound(takeText[c.dialect],
-		req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note, open.life, open.until)
-	if c.dialect == Postgres {
-		q.Into = []any{&token}
-		if err = c.together(ctx, conn, []Statement{q}); err == sql.ErrNoRows {
-			return 0, nil
+func (a *asking) take(ctx context.Context, conn *sql.Conn) (taken bool, err error) {
+	open, token, r := a.opening.Load(), int64(0), &a.stored
+	q := a.statements.bound(takeText[a.dialect],
+		r.Name, r.Owner, a.channel, micros(r.TTL), micros(r.LockDelay), r.Note, open.life, open.until)
+	if a.dialect == Postgres {
+		q.Each = func(scan func(...any) error) error { return scan(&token) }
+		err = a.together(ctx, conn, []Statement{q})
+	} else {
+		var result sql.Result
+		if result, err = conn.ExecContext(ctx, q.Text, q.Args...); err != nil {
+			return false, err
 		}
-		return token, err
+		if n, err := result.RowsAffected(); err != nil || n != 1 {
+			return false, err
+		}
+		token, err = result.LastInsertId()
 	}
-	result, err := conn.ExecContext(ctx, q.Text, q.Args...)
-	if err != nil {
-		return 0, err
-	}
-	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return 0, err
-	}
-	id, err := result.LastInsertId()
-	return driver.Token(id), err
+	a.grant, a.answer = driver.Grant{Request: a.req, Token: driver.Token(token), Block: 1, Since: a.sent, Valid: a.req.TTL}, nil
+	return token != 0, err
 }
 
-// enter takes a place beside the row of a name for which others wait, or confirms the one that the waiter has, and
-// reads the name, in one round trip. It reports whether decide's answer to that is all, because there is nothing to
-// write: the name may be free by now, or the place be gone.
+// join takes a place beside the row of a name for which others wait, or confirms the one that the waiter has, and
+// learns what is ahead of it, in one round trip. It reports whether that is all, because there is nothing else to
+// write: the name may be free by now, or the place be gone. First is a statement before all others.
 //
 // A place is inserted under a shared lock of the row, and only if the row says that there may be places of its
 // kind. A step that makes room has locked the row before it reads the places. So either the step sees the place, or
-// enter sees what the step has done.
-func (c *client) enter(
-	ctx context.Context, conn *sql.Conn, req *driver.Request, w *waiter, sent driver.Instant, l look, decide func(*change),
-) (done bool, err error) {
-	c.mu.Lock()
-	placed, ahead := w.placed, w.ahead
-	c.mu.Unlock()
-	args := []any{req.Name, req.Owner, req.Tokens, int64(sent), micros(c.caps.PlaceLife(ahead))}
-	var all []Statement
+// join sees what the step has done.
+func (a *asking) join(ctx context.Context, conn *sql.Conn, first ...Statement) (done bool, err error) {
+	a.mu.Lock()
+	placed, ahead := a.waiter.placed, a.waiter.ahead
+	a.mu.Unlock()
+	r := &a.stored
+	args := []any{r.Name, r.Owner, r.Tokens, int64(a.sent), micros(a.caps.PlaceLife(ahead))}
+	read, s := a.reading(r.Name, look{owner: r.Owner})
 	switch {
 	case placed:
-		all = []Statement{c.statements.bound(confirmText[c.dialect], args...)}
-	case c.dialect == SQLite:
+		err = a.together(ctx, conn, slices.Concat(first, []Statement{a.statements.bound(confirmText[a.dialect], args...), read}))
+	case a.dialect == SQLite || a.dialect == MySQL && a.library.Together == nil: // a client could stop in the transaction
 		return false, nil
 	default:
-		all = c.statements.all(joinTexts, append(args, requestText(req, c.channel), crowdOf(req))...)
-	}
-	read, s := c.reading(req.Name, l)
-	if err := c.together(ctx, conn, append(all, read)); err != nil {
-		if !placed {
-			return false, c.rollBack(ctx, conn, err)
+		all := a.statements.all(joinTexts, append(args, requestText(r, a.channel), crowdOf(r))...)
+		if a.dialect == Postgres {
+			if done, err := a.joinPostgres(ctx, conn, all[0]); done || err != nil {
+				return done, err
+			}
+			all = nil
 		}
+		if err = a.together(ctx, conn, slices.Concat(first, all, []Statement{read})); err != nil {
+			err = a.rollBack(ctx, conn, err)
+		}
+	}
+	if a.noteCrowd(r.Name, s.far != nil); err != nil || s.far == nil {
 		return false, err
 	}
-	a, err := c.decide(req.Name, s, decide)
-	if err == nil && !placed && s.ends != 0 && s.ends < s.now {
-		err = c.removeEnded(ctx, conn, overText, req.Name) // two at most: see record.Record.Ask
-	}
-	return a != nil && a.quiet(), err
+	c, err := a.client.decide(r.Name, s, a.decide)
+	return c != nil && c.quiet(), err
 }
 
-// removeEnded removes the places that a statement finds, if nobody has confirmed them since. Each is removed by its
-// key: statements that remove several lock rows in orders that differ.
-func (c *client) removeEnded(ctx context.Context, conn *sql.Conn, find string, args ...any) error {
-	var places [][2]string
-	if err := c.scan(ctx, conn, c.statements.bound(find, args...), func(scan func(...any) error) error {
-		var p [2]string
-		err := scan(&p[0], &p[1])
-		places = append(places, p)
-		return err
-	}); err != nil {
-		return err
+// joinPostgres takes a place by a statement which also tells what a plain hold is ahead of it.
+func (a *asking) joinPostgres(ctx context.Context, conn *sql.Conn, join Statement) (done bool, err error) {
+	held, info, token, opens := &driver.HeldError{Name: a.req.Name}, "", int64(0), int64(0)
+	join.Each = func(scan func(...any) error) error { return scan(&held.Ahead, &info) }
+	if err := a.together(ctx, conn, []Statement{join}); err != nil {
+		return false, err
 	}
-	for _, p := range places {
-		if _, err := c.exec(ctx, conn, c.statements.bound(removeOverText, p[0], p[1])); err != nil {
-			return err
-		}
+	words := strings.SplitN(info, " ", 3) // token, microseconds until it opens, note
+	if n, _ := fmt.Sscan(info, &token, &opens); n < 2 || len(words) < 3 || opens <= 0 {
+		return false, nil
 	}
-	return nil
+	held.Queued, held.Token, held.ExpiresIn, held.Note = held.Ahead+1, driver.Token(token), duration(opens), words[2]
+	a.noteCrowd(a.req.Name, true)
+	a.grant, a.answer = driver.Grant{Request: a.req}, held
+	return true, nil
 }
+
+// noteCrowd notes whether others wait for a name, so that the next one need not try to take it first.
+func (c *client) noteCrowd(name string, is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.crowds) >= maxCrowds {
+		clear(c.crowds)
+	}
+	if delete(c.crowds, name); is {
+		c.crowds[name] = true
+	}
+}
+
+// maxCrowds is of how many names a client remembers that others wait for them.
+const maxCrowds = 1000
 
 // storable returns a note as all databases can keep it: PostgreSQL has no text with a zero byte.
 func storable(note string) string { return strings.ReplaceAll(note, "\x00", "\uFFFD") }

@@ -21,11 +21,13 @@ type waiter struct {
 	pollState
 }
 
+// Contended implements driver.ContentionHinter: Enqueue takes a name that nobody uses as Try does.
+func (c *client) Contended(string) bool { return true }
+
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	w := c.expect(req) // before the place is: a grant may come at once (P7)
 	sent := c.clock.Now()
-	c.bells.raise(ctx, &req) // likewise: the next one may listen at once
 	g, err := c.ask(ctx, req, w, sent)
 	held, queued := err.(*driver.HeldError)
 	c.mu.Lock()
