@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -26,9 +25,6 @@ type bells struct {
 	proven bool                 // a bell was found to be this session's
 }
 
-// listenFor is how long the ear waits for a bell before it looks at the queue again. MySQL takes whole seconds.
-const listenFor = 1
-
 func newBells(c *client) *bells {
 	return &bells{client: c, raised: map[string]*sql.Conn{}, deaf: c.dialect != MySQL}
 }
@@ -38,9 +34,9 @@ func (b *bells) bellOf(owner string) string {
 	return fmt.Sprintf("'holdfast-%.20x'", sha256.Sum256([]byte(b.caps.Store+"\x00"+owner)))
 }
 
-// letGo returns the statement that lets an owner's bell go, if that is so.
-func (b *bells) letGo(owner, is string) Statement {
-	return Statement{Text: "DO IF(" + is + ", RELEASE_LOCK(" + b.bellOf(owner) + "), 0)"}
+// letGo returns the statement that lets an owner's bell go.
+func (b *bells) letGo(owner string) Statement {
+	return Statement{Text: "DO RELEASE_LOCK(" + b.bellOf(owner) + ")"}
 }
 
 // use runs f on the connection that has the owner's bell, and reports whether it did: not if there is none, or if
@@ -108,7 +104,7 @@ func (b *bells) join(ctx context.Context, conn *sql.Conn, a *asking) (done bool,
 // lower lets the bell of an owner go that has no hold and no place any more.
 func (b *bells) lower(ctx context.Context, owner string) {
 	_, _ = b.use(ctx, owner, true, func(ctx context.Context, conn *sql.Conn) error {
-		return b.together(ctx, conn, []Statement{b.letGo(owner, "TRUE")})
+		return b.together(ctx, conn, []Statement{b.letGo(owner)})
 	})
 }
 
@@ -173,17 +169,22 @@ func (b *bells) hear(w *waiter) {
 }
 
 // hearOne waits until the owner before a waiter lets its bell go, and tells the waiter what has become of it. It
-// reports whether there is a sense in listening again: not if that owner has no bell, or is no exclusive one. Those
-// that share a name are granted it together, and would wait for a release.
+// reports whether there is a sense in listening again: not if nobody has the bell and the waiter is still queued, or if
+// that owner is no exclusive one. Those that share a name are granted it together, and would wait for a release.
 func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (again bool, err error) {
-	heard, begun := sql.NullBool{}, time.Now()
-	read, s := b.reading(w.name, look{heads: headPlaces, owner: w.owner})
-	all := append(b.statements.all(hearTexts, w.name, w.owner, b.caps.Store+"\x00"),
-		Statement{Text: "SELECT @holdfast_heard", Into: []any{&heard}}, read)
-	if err := b.together(ctx, conn, all); err != nil {
+	heard, s := sql.NullBool{}, &snapshot{}
+	row := b.statements.bound(rowText, w.name)
+	row.Into = append([]any{&s.unloaded}, s.fields()...)
+	all := b.statements.all(hearTexts, w.name, w.owner, b.caps.Store+"\x00")
+	all[len(all)-1].Into = []any{&heard, new(any)}
+	if err := b.together(ctx, conn, append(all, row)); err != nil && err != sql.ErrNoRows {
 		return false, err
 	}
+	if s.owner != w.owner {
+		if s, err = b.read(ctx, conn, w.name, look{heads: headPlaces, owner: w.owner}); err != nil {
+			return false, err
+		}
+	}
 	queued, err := b.tell(w, s)
-	silent := time.Since(begun) < shortestPause // nobody had the bell, or the server does not let us wait
-	return err == nil && heard.Valid && (!queued || !silent), err
+	return err == nil && heard.Valid && !(heard.Bool && queued), err
 }

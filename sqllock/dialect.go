@@ -103,7 +103,7 @@ func (d Dialect) words(text, prefix string) string {
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
 		"{or replace}", g.orReplace, "{primary}", g.primary, "{for update}", g.forUpdate,
-		"{locks}", prefix+"_locks", "{places}", prefix+"_places", "{meta}", prefix+"_meta",
+		"{request}", "CONVERT(request USING utf8mb4)", "{locks}", prefix+"_locks", "{places}", prefix+"_places", "{meta}", prefix+"_meta",
 		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }

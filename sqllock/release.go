@@ -95,7 +95,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 		return c.step(ctx, conn, g.Name, l, step, then...)
 	}
 	done, err := c.bells.use(ctx, g.Owner, false, func(ctx context.Context, conn *sql.Conn) error {
-		return end(ctx, conn, c.bells.letGo(g.Owner, "TRUE")) // in the round trip of the commit
+		return end(ctx, conn, c.bells.letGo(g.Owner)) // in the round trip of the commit
 	})
 	if !done || err != nil {
 		_, err = c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error { return end(ctx, conn) })
@@ -121,10 +121,12 @@ func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant, crow
 		return done, c.together(ctx, conn, pass)
 	case c.library.Together == nil:
 		return false, nil // a client could stop in the transaction
-	case bell:
-		pass = append(pass, c.bells.letGo(g.Owner, "@holdfast_next IS NOT NULL"))
 	}
-	if err := c.together(ctx, conn, append(pass, Statement{Text: doneMySQL, Into: []any{&done}})); err != nil {
+	told := Statement{Text: "SELECT @holdfast_next IS NOT NULL, 0", Into: []any{&done, new(any)}}
+	if bell {
+		told.Text = "SELECT @holdfast_next IS NOT NULL, IF(@holdfast_next IS NULL, 0, RELEASE_LOCK(" + c.bells.bellOf(g.Owner) + "))"
+	}
+	if err := c.together(ctx, conn, append(pass, told)); err != nil {
 		return false, c.rollBack(ctx, conn, err)
 	}
 	return done, nil

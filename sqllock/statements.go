@@ -55,23 +55,23 @@ const (
  VALUES ($1, $2, $3, $4, $5, $6, $7) {or replace} tokens = $3, asked = $5, ends = $6`
 	notifyText = "SELECT pg_notify($1, $2)"
 
-	// Takes a place at a name for which others wait (crowd says for what kind of lock), and confirms one. A joiner
-	// waits while a step has the row, and a step while a joiner has it. In PostgreSQL neither waits for the disk: if the
-	// server crashes and forgets a place, its owner, which has to ask again anyway, takes another.
+	// Takes a place at a name that another holds and for which others wait (crowd says for what kind of lock), and confirms
+	// one. A joiner waits while a step has the row, and a step while a joiner has it. In PostgreSQL neither waits for the
+	// disk: if the server crashes and forgets a place, its owner, which has to ask again anyway, takes another. Both tell
+	// how many are ahead, and of a plain hold its token, in how many microseconds its name opens, and its note.
 	joinPostgres = `INSERT INTO {places} AS p (name, owner, tokens, joined, asked, ends, request)
  SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM {locks} l WHERE l.name = $1 AND l.crowd = $7 AND l.owner <> $2
  AND set_config('synchronous_commit', CASE WHEN l.crowd = $7 THEN 'off' END, true) = 'off' FOR KEY SHARE
- {or replace} tokens = $3, asked = $4, ends = {now} + $5
- RETURNING (SELECT count(*) FROM {places} q WHERE q.name = $1 AND q.ticket < p.ticket), COALESCE((SELECT
- h.token || ' ' || (h.expires + h.delay - {now}) || ' ' || h.note FROM {locks} h WHERE h.name = $1 AND h.extra = ''), '')` // see joinPostgres
-	forgetMySQL = "SET @holdfast_crowd = 0"
-	crowdMySQL  = "SELECT crowd INTO @holdfast_crowd FROM {locks} WHERE name = $1 LOCK IN SHARE MODE"
-	joinMySQL   = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
- SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM (SELECT 1 AS one) o WHERE @holdfast_crowd = $7
- {or replace} tokens = $3, asked = $4, ends = {now} + $5`
-	confirmQuick = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5" +
-		" FROM (SELECT set_config('synchronous_commit', 'off', true) AS quick) o WHERE name = $1 AND owner = $2 AND o.quick = 'off'"
+ {or replace} tokens = $3, asked = $4, ends = {now} + $5 RETURNING ` + aheadAndHold
+	confirmPostgres = "UPDATE {places} p SET tokens = $3, asked = $4, ends = {now} + $5" +
+		" FROM (SELECT set_config('synchronous_commit', 'off', true) AS quick) o WHERE name = $1 AND owner = $2 AND o.quick = 'off' RETURNING " + aheadAndHold
+	joinMySQL = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
+ SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM {locks} WHERE name = $1 AND crowd = $7 AND owner <> $2 LOCK IN SHARE MODE
+ {or replace} tokens = $3, asked = $4, ends = VALUES(ends)`
 	confirmPlain = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5 WHERE name = $1 AND owner = $2"
+	joinedText   = "SELECT " + aheadAndHold + " FROM {places} p WHERE p.name = $1 AND p.owner = $2"
+	aheadAndHold = `(SELECT count(*) FROM {places} q WHERE q.name = $1 AND q.ticket < p.ticket),
+ COALESCE((SELECT CONCAT(h.token, ' ', h.expires + h.delay - {now}, ' ', h.note) FROM {locks} h WHERE h.name = $1 AND h.extra = ''), '')`
 
 	// Places that nobody has confirmed.
 	endedText       = "SELECT name, owner FROM {places} WHERE ends < {now} ORDER BY ends LIMIT $1"
@@ -97,18 +97,17 @@ const (
 	plainHold   = "name = $1 AND owner = $2 AND extra = '' AND expires > {now}"
 	freeText    = "UPDATE {locks} SET " + freeColumns + " WHERE " + plainHold + " AND crowd = 0"
 	// Hands such a hold over to the first place, and tells whether it has. MySQL's variables are the session's, so the
-	// first statement clears them. The transaction's snapshot is from after its lock.
-	clearMySQL = "SET @holdfast_crowd = NULL, @holdfast_next = NULL"
-	heldMySQL  = "SELECT crowd INTO @holdfast_crowd FROM {locks} WHERE " + plainHold + " AND {life} = $4 AND {now} <= $5 {primary} FOR UPDATE"
-	nextMySQL  = `SELECT IF(tokens <= 1 AND ends >= {now} AND owner <> $2 AND JSON_EXTRACT(r, '$.m') IS NULL AND JSON_EXTRACT(r, '$.i') IS NULL, owner, NULL),
- JSON_EXTRACT(r, '$.l'), COALESCE(JSON_EXTRACT(r, '$.d'), 0), COALESCE(JSON_UNQUOTE(JSON_EXTRACT(r, '$.n')), ''), GREATEST(ends - {now}, $3 DIV 2)
- INTO @holdfast_next, @holdfast_ttl, @holdfast_delay, @holdfast_note, @holdfast_claim
- FROM (SELECT p.*, CONVERT(request USING utf8mb4) AS r FROM {places} p WHERE name = $1 AND @holdfast_crowd = 1 ORDER BY ticket LIMIT 1) head`
+	// first statement sets them in any case. The transaction's snapshot is from after its lock.
+	heldMySQL = "SELECT MAX(crowd), NULL, {now} INTO @holdfast_crowd, @holdfast_next, @holdfast_now FROM {locks}" +
+		" WHERE name = $1 AND owner = $2 AND extra = '' AND {life} = $4 AND {now} < LEAST(expires, $5) {primary} FOR UPDATE"
+	nextMySQL = `SELECT IF(tokens <= 1 AND ends >= @holdfast_now AND owner <> $2 AND JSON_EXTRACT({request}, '$.m') IS NULL AND JSON_EXTRACT({request}, '$.i') IS NULL,
+ owner, NULL), JSON_EXTRACT({request}, '$.l'), COALESCE(JSON_EXTRACT({request}, '$.d'), 0), COALESCE(JSON_UNQUOTE(JSON_EXTRACT({request}, '$.n')), ''),
+ GREATEST(ends - @holdfast_now, $3 DIV 2) INTO @holdfast_next, @holdfast_ttl, @holdfast_delay, @holdfast_note, @holdfast_claim
+ FROM {places} WHERE name = $1 AND @holdfast_crowd = 1 ORDER BY ticket LIMIT 1`
 	goneMySQL = "DELETE FROM {places} WHERE name = $1 AND owner = @holdfast_next"
-	passMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = {max}(token + 1, {now}), owner = @holdfast_next,
- ttl = @holdfast_ttl, delay = @holdfast_delay, note = @holdfast_note, taken = {now}, expires = {now} + LEAST(@holdfast_claim, 2 * $3, ttl)
+	passMySQL = `UPDATE {locks} SET version = {max}(version + 1, @holdfast_now), token = {max}(token + 1, @holdfast_now), owner = @holdfast_next,
+ ttl = @holdfast_ttl, delay = @holdfast_delay, note = @holdfast_note, taken = @holdfast_now, expires = @holdfast_now + LEAST(@holdfast_claim, 2 * $3, ttl)
  WHERE name = $1 AND @holdfast_next IS NOT NULL`
-	doneMySQL = "SELECT @holdfast_next IS NOT NULL"
 	// The same, and tells that client: see client.messages. The snapshot may be older than the lock: then it may see too
 	// few places. A joiner that has the row's key share does not keep it up: if it hands over, others take places as well
 	// before as after it, and if it sees no place, a step follows.
@@ -139,6 +138,7 @@ const (
 	// Each owner has one name, so a list of names and one of owners make pairs.
 	renewText = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" +
 		" WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now} {primary}"
+	rowText      = "SELECT EXISTS (SELECT 1 FROM {places} p WHERE p.name = $1), " + rowColumns + " FROM {locks} WHERE name = $1 {primary}"
 	lockRowsText = "SELECT name, {now}, {memory}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary} ORDER BY name {for update}"
 	// How many places come before each of these.
 	queuedText = "SELECT p.name, p.owner, (SELECT count(*) FROM {places} q WHERE q.name = p.name AND q.ticket < p.ticket)" +
@@ -146,14 +146,12 @@ const (
 
 	// Waits in MySQL until the owner before one that waits, that of the next lower place or the holder, lets its bell go,
 	// and tells whether it has: see bells. NULL: that owner has none, or what it has is not exclusive.
-	hearMySQL  = "SET @holdfast_before = NULL"
-	aheadMySQL = `SELECT b.owner, b.kind INTO @holdfast_before, @holdfast_kind FROM ((SELECT 0 AS place, owner, extra AS kind FROM {locks} WHERE name = $1)
- UNION ALL (SELECT 1, q.owner, q.request FROM {places} q JOIN {places} p ON p.name = q.name AND q.ticket < p.ticket
- WHERE p.name = $1 AND p.owner = $2 ORDER BY q.ticket DESC LIMIT 1)) b ORDER BY b.place DESC LIMIT 1`
-	bellMySQL = `SET @holdfast_bell = IF(@holdfast_before IN ('', $2) OR INSTR(@holdfast_kind, '"m":'), NULL, ` +
-		"CONCAT('holdfast-', LEFT(SHA2(CONCAT($3, @holdfast_before), 256), 40)))"
-	blockMySQL = "SET @holdfast_heard = IF(@holdfast_bell IS NULL, NULL, GET_LOCK(@holdfast_bell, 1))"
-	heardMySQL = "DO IF(@holdfast_heard = 1, RELEASE_LOCK(@holdfast_bell), 0)"
+	beforeMySQL = `SET @holdfast_before = COALESCE((SELECT IF(INSTR(request, '"m":'), '', owner) FROM {places} WHERE name = $1
+ AND ticket < (SELECT ticket FROM {places} p WHERE p.name = $1 AND p.owner = $2) ORDER BY ticket DESC LIMIT 1),
+ (SELECT IF(INSTR(extra, '"m":'), '', owner) FROM {locks} WHERE name = $1), '')`
+	hearMySQL  = "SET @holdfast_heard = IF(@holdfast_before IN ('', $2), NULL, GET_LOCK(" + bellMySQL + ", 1))"
+	heardMySQL = "SELECT @holdfast_heard, IF(@holdfast_heard = 1, RELEASE_LOCK(" + bellMySQL + "), 0)"
+	bellMySQL  = "CONCAT('holdfast-', LEFT(SHA2(CONCAT($3, @holdfast_before), 256), 40))"
 
 	nowText       = "SELECT {now}"
 	unloggedText  = "SELECT count(*) FROM pg_catalog.pg_class WHERE oid IN (to_regclass($1), to_regclass($2), to_regclass($3)) AND relpersistence = 'u'"
@@ -177,7 +175,6 @@ const (
 // the first plain SELECT.
 var (
 	takeText     = map[Dialect]string{Postgres: takePostgres, MySQL: takeMySQL}
-	confirmText  = map[Dialect]string{Postgres: confirmQuick, MySQL: confirmPlain, SQLite: confirmPlain}
 	startedTexts = map[Dialect][]string{MySQL: {startedMySQL}}
 	beginTexts   = map[Dialect][]string{
 		Postgres: {beginPostgres, stopPostgres}, MySQL: {stopMySQL, "BEGIN"}, SQLite: {"BEGIN IMMEDIATE"},
@@ -189,13 +186,15 @@ var (
 	commitTexts   = map[Dialect][]string{Postgres: {"COMMIT"}, MySQL: {commitMySQL, restoreMySQL}, SQLite: {"COMMIT"}}
 	rollbackTexts = map[Dialect][]string{Postgres: {"ROLLBACK"}, MySQL: {rollbackMySQL, restoreMySQL}, SQLite: {"ROLLBACK"}}
 	joinTexts     = map[Dialect][]string{
-		Postgres: {joinPostgres},
-		MySQL:    {forgetMySQL, "BEGIN", crowdMySQL, joinMySQL, commitMySQL},
+		Postgres: {joinPostgres}, MySQL: {joinMySQL, joinedText},
+	}
+	confirmTexts = map[Dialect][]string{
+		Postgres: {confirmPostgres}, MySQL: {confirmPlain, joinedText}, SQLite: {confirmPlain, joinedText},
 	}
 	passTexts = map[Dialect][]string{
-		Postgres: {passPostgres}, MySQL: {clearMySQL, "BEGIN", heldMySQL, nextMySQL, goneMySQL, passMySQL, commitMySQL},
+		Postgres: {passPostgres}, MySQL: {"BEGIN", heldMySQL, nextMySQL, goneMySQL, passMySQL, commitMySQL},
 	}
-	hearTexts = map[Dialect][]string{MySQL: {hearMySQL, aheadMySQL, bellMySQL, blockMySQL, heardMySQL}}
+	hearTexts = map[Dialect][]string{MySQL: {beforeMySQL, hearMySQL, heardMySQL}}
 )
 
 func newStatements(d Dialect, prefix string, waits bool) *statements {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -118,46 +117,37 @@ func (a *asking) join(ctx context.Context, conn *sql.Conn, first ...Statement) (
 	a.mu.Lock()
 	placed, ahead := a.waiter.placed, a.waiter.ahead
 	a.mu.Unlock()
-	r := &a.stored
+	texts, r := confirmTexts, &a.stored
 	args := []any{r.Name, r.Owner, r.Tokens, int64(a.sent), micros(a.caps.PlaceLife(ahead))}
-	read, s := a.reading(r.Name, look{owner: r.Owner})
-	switch {
-	case placed:
-		err = a.together(ctx, conn, slices.Concat(first, []Statement{a.statements.bound(confirmText[a.dialect], args...), read}))
-	case a.dialect == SQLite || a.dialect == MySQL && a.library.Together == nil: // a client could stop in the transaction
-		return false, nil
-	default:
-		all := a.statements.all(joinTexts, append(args, requestText(r, a.channel), crowdOf(r))...)
-		if a.dialect == Postgres {
-			if done, err := a.joinPostgres(ctx, conn, all[0]); done || err != nil {
-				return done, err
-			}
-			all = nil
-		}
-		if err = a.together(ctx, conn, slices.Concat(first, all, []Statement{read})); err != nil {
-			err = a.rollBack(ctx, conn, err)
+	if !placed {
+		if texts, args = joinTexts, append(args, requestText(r, a.channel), crowdOf(r)); a.dialect == SQLite {
+			return false, nil
 		}
 	}
-	if a.noteCrowd(r.Name, s.far != nil); err != nil || s.far == nil {
+	all := append(first, a.statements.all(texts, args...)...)
+	held, info, token, opens := &driver.HeldError{Name: a.req.Name, Ahead: -1}, "", int64(0), int64(0)
+	all[len(all)-1].Each = func(scan func(...any) error) error { return scan(&held.Ahead, &info) }
+	if err := a.together(ctx, conn, all); err != nil {
+		if !placed {
+			return false, a.rollBack(ctx, conn, err)
+		}
 		return false, err
 	}
-	c, err := a.client.decide(r.Name, s, a.decide)
-	return c != nil && c.quiet(), err
-}
-
-// joinPostgres takes a place by a statement which also tells what a plain hold is ahead of it.
-func (a *asking) joinPostgres(ctx context.Context, conn *sql.Conn, join Statement) (done bool, err error) {
-	held, info, token, opens := &driver.HeldError{Name: a.req.Name}, "", int64(0), int64(0)
-	join.Each = func(scan func(...any) error) error { return scan(&held.Ahead, &info) }
-	if err := a.together(ctx, conn, []Statement{join}); err != nil {
-		return false, err
-	}
-	words := strings.SplitN(info, " ", 3) // token, microseconds until it opens, note
-	if n, _ := fmt.Sscan(info, &token, &opens); n < 2 || len(words) < 3 || opens <= 0 {
+	if a.noteCrowd(r.Name, held.Ahead >= 0); held.Ahead < 0 {
 		return false, nil
 	}
-	held.Queued, held.Token, held.ExpiresIn, held.Note = held.Ahead+1, driver.Token(token), duration(opens), words[2]
-	a.noteCrowd(a.req.Name, true)
+	words := strings.SplitN(info, " ", 3)
+	if n, _ := fmt.Sscan(info, &token, &opens); n < 2 || len(words) < 3 || opens <= 0 { // it is not plain, or over
+		s, err := a.read(ctx, conn, r.Name, look{owner: r.Owner})
+		if err != nil {
+			return false, err
+		}
+		c, err := a.client.decide(r.Name, s, a.decide)
+		return c != nil && c.quiet(), err
+	}
+	if held.Token, held.ExpiresIn, held.Note = driver.Token(token), duration(opens), words[2]; !placed {
+		held.Queued = held.Ahead + 1
+	}
 	a.grant, a.answer = driver.Grant{Request: a.req}, held
 	return true, nil
 }

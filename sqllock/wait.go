@@ -196,7 +196,7 @@ func (c *client) receiveHandOffLocked(text string) {
 
 // handOver wakes a waiter with its grant.
 func (w *waiter) handOver(g driver.Grant) {
-	g.Request, g.Valid = w.request, min(g.Valid, w.request.TTL)
+	g.Request, g.Valid, w.placed = w.request, min(g.Valid, w.request.TTL), false
 	w.wake(g)
 }
 
