@@ -80,13 +80,14 @@ const (
 	// Takes a plain hold on a name that nobody uses. A statement that waits for the row judges it as it is
 	// afterwards. WHERE NOT EXISTS finds a name in use before the conflict does: a conflict locks the row, and then
 	// the transaction is written to disk.
+	// What is written counts from the time before the wait, which is not before the request was sent (P1).
 	takePostgres = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
- SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, 0, ''
- WHERE {life} = $7 AND {now} <= $8 AND NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
- AND (h.extra <> '' OR h.crowd <> 0 OR h.owner <> '' AND h.expires + h.delay > {now}))
- ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}),
+ SELECT $1, now, now, $2, $3, $4, $5, $6, now, now + $4, 0, '' FROM (SELECT {now} AS now) t
+ WHERE {life} = $7 AND now <= $8 AND NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
+ AND (h.extra <> '' OR h.crowd <> 0 OR h.owner <> '' AND h.expires + h.delay > now))
+ ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, excluded.version), token = {max}(l.token + 1, excluded.token),
  owner = excluded.owner, client = excluded.client, ttl = excluded.ttl, delay = excluded.delay, note = excluded.note,
- taken = {now}, expires = {now} + excluded.ttl
+ taken = excluded.taken, expires = excluded.expires
  WHERE l.extra = '' AND l.crowd = 0 AND (l.owner = '' OR l.expires + l.delay <= {now}) RETURNING token`
 	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + 1, {now})),
  owner = $2, client = $3, ttl = $4, delay = $5, note = $6, taken = {now}, expires = {now} + $4
