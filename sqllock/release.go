@@ -17,20 +17,18 @@ const withdrawnFor = time.Minute
 // batchSize is how many holds are renewed or released together.
 const batchSize = 256
 
-// Release implements driver.Driver.
+// Release implements driver.Driver. Many plain holds for which nobody waits end in one round trip.
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	var many, single []int
 	for i := range grants {
-		if g := &grants[i]; g.Token != 0 && !g.Stray {
+		if g := &grants[i]; len(grants) > 1 && c.isPlain(g) {
 			many = append(many, i)
 		} else {
 			single = append(single, i)
 		}
 	}
-	if len(many) < 2 {
-		many, single = nil, append(single, many...)
-	}
+	slices.SortFunc(many, func(i, j int) int { return cmp.Compare(grants[i].Name, grants[j].Name) }) // see statements
 	for batch := range slices.Chunk(many, batchSize) {
 		single = append(single, c.releaseMany(ctx, grants, batch, errs)...)
 	}
@@ -40,13 +38,38 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// releaseMany releases grants at names for which nobody waits, in one transaction, and returns the others.
+// isPlain reports whether one statement may end a hold.
+func (c *client) isPlain(g *driver.Grant) bool {
+	return g.Token != 0 && !g.Stray && c.hasShortCut(&g.Request) && g.Block < 2
+}
+
+// releaseMany releases some plain holds, and returns those that others wait for, or that are gone.
 func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
-	rest = c.batch(ctx, releasing, grants, which, errs, nil, (*change).release)
-	for _, i := range which {
-		if !slices.Contains(rest, i) {
-			c.forget(grants[i].Owner)
-			c.bells.lower(ctx, grants[i].Owner)
+	ended := make([]int64, len(which))
+	_, err := c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error {
+		var all []Statement
+		for i, of := range which {
+			if ended[i] == 0 {
+				end := c.statements.bound(freeText, grants[of].Name, grants[of].Owner)
+				end.Changed = &ended[i]
+				all = append(all, end)
+			}
+		}
+		err := c.together(ctx, conn, all)
+		if err != nil && c.dialect == Postgres { // the round trip is one transaction
+			clear(ended)
+		}
+		return err
+	})
+	for i, of := range which {
+		switch {
+		case err != nil:
+			errs[of] = err
+		case ended[i] == 0:
+			rest = append(rest, of)
+		default:
+			c.forget(grants[of].Owner)
+			c.bells.lower(ctx, grants[of].Owner)
 		}
 	}
 	return rest
@@ -84,7 +107,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 		a.settle(a.now, &a.rules) // the next waiter gets it in this step
 	}
 	l := look{heads: headPlaces, owner: g.Owner}
-	plain := !withdraw && c.hasShortCut(&g.Request) && g.Block < 2
+	plain := c.isPlain(g)
 	end := func(ctx context.Context, conn *sql.Conn, then ...Statement) error {
 		if plain {
 			if done, err := c.free(ctx, conn, g, crowd, len(then) > 0); done || err != nil {

@@ -4,29 +4,38 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Renew implements driver.Driver.
+// Renew implements driver.Driver. One statement renews many plain holds. If that are not all of them, a step for each
+// tells which are gone.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
-	errs := make([]error, len(grants))
-	var all, single []int
+	renewals := make([]driver.Renewal, len(grants))
+	var plain, single []int
 	for i := range grants {
-		all = append(all, i)
+		if g := &grants[i]; g.Mode == driver.Exclusive && !g.HandedOver && g.Block < 2 {
+			plain = append(plain, i)
+		} else {
+			single = append(single, i)
+		}
 	}
-	for batch := range slices.Chunk(all, batchSize) {
-		single = append(single, c.renewMany(ctx, grants, batch, sent, errs)...)
+	for batch := range slices.Chunk(plain, batchSize) {
+		all, err := c.renewMany(ctx, grants, batch)
+		if err == nil && !all {
+			single = append(single, batch...)
+		}
+		for _, i := range batch {
+			renewals[i].Err = err
+		}
 	}
 	for _, i := range single {
-		errs[i] = c.renew(ctx, &grants[i], sent)
+		renewals[i].Err = c.renew(ctx, &grants[i], sent)
 	}
-	renewals := make([]driver.Renewal, len(grants))
-	for i, err := range errs {
-		if renewals[i].Err = err; err == nil {
+	for i := range renewals {
+		if err := renewals[i].Err; err == nil {
 			renewals[i] = driver.Renewal{Since: sent, Valid: grants[i].TTL}
 		} else if driver.Gone(err) {
 			c.bells.lower(ctx, grants[i].Owner) // nobody releases it (P9)
@@ -35,64 +44,18 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	return renewals
 }
 
-// renewMany renews some grants. One statement renews those that are plain holds. If that are not all, a transaction
-// over all their rows renews the others, and tells which are gone. renewMany returns the grants at names where time
-// has made room while others may wait: these are handed over by a step.
-func (c *client) renewMany(
-	ctx context.Context, grants []driver.Grant, which []int, sent driver.Instant, errs []error,
-) (rest []int) {
-	var names, owners []string // one pair for each grant that may be plain
+// renewMany renews some plain holds, and reports whether that are all.
+func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []int) (all bool, err error) {
+	var names, owners []string
 	for _, i := range which {
-		if g := &grants[i]; g.Mode == driver.Exclusive && !g.HandedOver && g.Block < 2 {
-			names, owners = append(names, g.Name), append(owners, g.Owner)
-		}
+		names, owners = append(names, grants[i].Name), append(owners, grants[i].Owner)
 	}
-	plain := func(ctx context.Context, conn *sql.Conn) (all bool, err error) {
-		if len(names) == 0 {
-			return false, nil
-		}
+	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
 		n, err := c.exec(ctx, conn, c.statements.list(renewText, names, owners))
-		return n == int64(len(which)), err
-	}
-	return c.batch(ctx, renewing, grants, which, errs, plain, func(a *change, g *driver.Grant) error { return a.renew(g, sent) })
-}
-
-// batch lets f decide on some grants in one transaction over their rows, unless quick, if there is one, has done all. It sets the
-// grants' errors, and returns those at names at which places have to be read: nothing has happened to them.
-func (c *client) batch(
-	ctx context.Context, u urgency, grants []driver.Grant, which []int, errs []error,
-	quick func(context.Context, *sql.Conn) (bool, error), f func(*change, *driver.Grant) error,
-) (rest []int) {
-	at := map[string][]int{}
-	for _, i := range which {
-		at[grants[i].Name] = append(at[grants[i].Name], i)
-	}
-	var left []string
-	_, err := c.request(ctx, u, func(ctx context.Context, conn *sql.Conn) (err error) {
-		left = nil
-		done := false
-		if quick != nil {
-			done, err = quick(ctx, conn)
-		}
-		if err == nil && !done {
-			left, err = c.stepRows(ctx, conn, slices.Sorted(maps.Keys(at)), func(a *change) {
-				for _, i := range at[a.name] {
-					errs[i] = f(a, &grants[i])
-				}
-			})
-		}
+		all = n == int64(len(which))
 		return err
 	})
-	if err != nil {
-		for _, i := range which {
-			errs[i] = err
-		}
-		return nil
-	}
-	for _, name := range left {
-		rest = append(rest, at[name]...)
-	}
-	return rest
+	return all, err
 }
 
 // renew renews one grant by a step.

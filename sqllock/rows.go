@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -287,9 +286,6 @@ func (s *state) nextCrowd(before int64) int64 {
 	}
 	return crowdOf(in)
 }
-
-// hasTombstones reports whether the row has any, and so may have places whatever crowd says.
-func (r *row) hasTombstones() bool { return strings.Contains(r.extra, `"gone":`) }
 
 // settle brings the state up to now. It drops places of owners that hold the name already, or were withdrawn: such
 // a place was taken by a request that came late.

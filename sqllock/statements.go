@@ -139,8 +139,7 @@ const (
 	// Each owner has one name, so a list of names and one of owners make pairs.
 	renewText = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" +
 		" WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now} {primary}"
-	rowText      = "SELECT EXISTS (SELECT 1 FROM {places} p WHERE p.name = $1), " + rowColumns + " FROM {locks} WHERE name = $1 {primary}"
-	lockRowsText = "SELECT name, {now}, {memory}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary} ORDER BY name {for update}"
+	rowText = "SELECT EXISTS (SELECT 1 FROM {places} p WHERE p.name = $1), " + rowColumns + " FROM {locks} WHERE name = $1 {primary}"
 	// How many places come before each of these.
 	queuedText = "SELECT p.name, p.owner, (SELECT count(*) FROM {places} q WHERE q.name = p.name AND q.ticket < p.ticket)" +
 		" FROM {places} p WHERE p.name IN ({names}) AND p.owner IN ({owners}) {primary}"
