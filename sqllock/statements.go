@@ -69,7 +69,7 @@ const (
  SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM {locks} WHERE name = $1 AND crowd = $7 AND owner <> $2 LOCK IN SHARE MODE
  {or replace} tokens = $3, asked = $4, ends = VALUES(ends)`
 	confirmPlain = "UPDATE {places} SET tokens = $3, asked = $4, ends = {now} + $5 WHERE name = $1 AND owner = $2"
-	joinedText   = "SELECT " + aheadAndHold + " FROM {places} p WHERE p.name = $1 AND p.owner = $2"
+	joinedText   = "SELECT " + aheadAndHold + " FROM {places} p WHERE p.name = $1 AND p.owner = $2 {primary}"
 	aheadAndHold = `(SELECT count(*) FROM {places} q WHERE q.name = $1 AND q.ticket < p.ticket),
  COALESCE((SELECT CONCAT(h.token, ' ', h.expires + h.delay - {now}, ' ', h.note) FROM {locks} h WHERE h.name = $1 AND h.extra = ''), '')`
 

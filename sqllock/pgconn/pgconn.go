@@ -124,7 +124,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 		query.Set("target_session_attrs", "read-write")
 	}
 	theirs := *u
-	theirs.RawQuery = query.Encode()
+	theirs.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx takes a plus sign for itself
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
 		// pgx's own error may show the password.

@@ -1,0 +1,37 @@
+package mysqlconn
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
+)
+
+// TestSettings: what a server, a database or a URL may set for its sessions.
+func TestSettings(t *testing.T) {
+	onEach(t, func(t *testing.T, server *testserver.MySQL) {
+		admin := openDB(t, server, "")
+		exec(t, admin, "CREATE DATABASE IF NOT EXISTS worst CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci")
+		isolation := "tx_isolation"
+		if t.Name() == "TestSettings/MySQL" {
+			isolation = "transaction_isolation"
+		}
+		sqltest.Settings(t, func(setting string) (driver.Driver, error) {
+			u := server.URL()
+			if setting == "database=worst" {
+				u, setting = strings.Replace(u, "/test", "/worst", 1), "completion_type=1"
+			}
+			if db, found := strings.CutPrefix(setting, "pool "); found {
+				return New(t.Context(), openDB(t, server, "?"+db), nil)
+			}
+			return openURL(t.Context(), u+"?"+setting)
+		}, []string{
+			"database=worst", "sql_mode=''", "sql_mode='ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'", "sql_mode='TRADITIONAL'",
+			isolation + "='READ-UNCOMMITTED'", isolation + "='READ-COMMITTED'", isolation + "='SERIALIZABLE'",
+			"completion_type=1", "completion_type=2", "innodb_lock_wait_timeout=1", "sql_safe_updates=1", "collation=utf8mb4_general_ci",
+			"pool multiStatements=false", "pool multiStatements=true&interpolateParams=true&clientFoundRows=true",
+		}, map[string]string{"autocommit=0": "autocommit", "transaction_read_only=1": "read"})
+	})
+}
