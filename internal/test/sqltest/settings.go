@@ -61,6 +61,11 @@ func inTurn(t *testing.T, name string, a, b driver.Driver) {
 				t.Fatalf("P1: a name is held, and a waiter is told %v", err)
 			}
 		}
+		other := request(name, " of another kind")
+		other.Mode, other.Slots, other.Permits = driver.Slot, 2, 1
+		if _, err := b.(driver.Queuer).Enqueue(t.Context(), other); !errors.Is(err, driver.ErrMismatch) {
+			t.Errorf("P10: others wait for a mutex, and one that wants a semaphore is told %v", err)
+		}
 		for i, r := range all {
 			if i > 0 {
 				next := collect(t, drivers[i], r)
