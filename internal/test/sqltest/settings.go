@@ -64,7 +64,7 @@ func inTurn(t *testing.T, name string, a, b driver.Driver) {
 		other := request(name, " of another kind")
 		other.Mode, other.Slots, other.Permits = driver.Slot, 2, 1
 		if _, err := b.(driver.Queuer).Enqueue(t.Context(), other); !errors.Is(err, driver.ErrMismatch) {
-			t.Errorf("P10: others wait for a mutex, and one that wants a semaphore is told %v", err)
+			t.Fatalf("P10: others wait for a mutex, and one that wants a semaphore is told %v", err)
 		}
 		for i, r := range all {
 			if i > 0 {

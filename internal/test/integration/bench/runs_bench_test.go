@@ -103,9 +103,9 @@ func BenchmarkSharedPool(b *testing.B) {
 			var wg sync.WaitGroup
 			for _, c := range all {
 				wg.Go(func() {
-					lease, err := c.Mutex("one").Acquire(b.Context())
+					lease, err := c.Mutex("one", nil).Acquire(b.Context())
 					if err == nil {
-						err = lease.Release(context.Background())
+						err = lease.Release()
 					}
 					if err != nil {
 						b.Error(err)
