@@ -35,3 +35,14 @@ func TestSettings(t *testing.T) {
 		}, map[string]string{"autocommit=0": "autocommit", "transaction_read_only=1": "read"})
 	})
 }
+
+// TestJoinAndStep: see sqltest.
+func TestJoinAndStep(t *testing.T) {
+	onEach(t, func(t *testing.T, server *testserver.MySQL) {
+		db := openDB(t, server, "?multiStatements=true")
+		d, err := New(t.Context(), db, nil)
+		must(t, err)
+		defer d.Close()
+		sqltest.JoinAndStep(t, d, db)
+	})
+}

@@ -24,3 +24,13 @@ func TestSettings(t *testing.T) {
 		"default_query_exec_mode=exec", "default_query_exec_mode=simple_protocol", "default_query_exec_mode=describe_exec", "search_path=public",
 	}, map[string]string{"default_transaction_read_only=on": "takes no writes"})
 }
+
+// TestJoinAndStep: see sqltest.
+func TestJoinAndStep(t *testing.T) {
+	server := shared(t)
+	db := openDB(t, server)
+	d, err := New(t.Context(), db, nil)
+	must(t, err)
+	defer d.Close()
+	sqltest.JoinAndStep(t, d, db)
+}

@@ -2,6 +2,7 @@ package sqltest
 
 import (
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -112,4 +113,33 @@ func collect(t *testing.T, d driver.Driver, r driver.Request) driver.Grant {
 	}
 	t.Fatal("P7: a waiter is not granted the name")
 	return driver.Grant{}
+}
+
+// JoinAndStep: who wants a place waits for a step that has locked the name's row, and sees what it has done (P7).
+func JoinAndStep(t *testing.T, d driver.Driver, db *sql.DB) {
+	t.Helper()
+	const name = "joined"
+	q := d.(driver.Queuer)
+	collect(t, d, request(name, "one"))
+	if _, err := q.Enqueue(t.Context(), request(name, "two")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	Exec(t, tx, "SELECT 1 FROM holdfast_locks WHERE name = '"+name+"' FOR UPDATE")
+	Exec(t, tx, "UPDATE holdfast_locks SET owner = '', expires = 0, taken = 0, crowd = 0 WHERE name = '"+name+"'")
+	answer := make(chan error, 1)
+	go func() {
+		_, err := q.Enqueue(t.Context(), request(name, "three"))
+		answer <- err
+	}()
+	select {
+	case err = <-answer:
+		t.Errorf("P7: a place was taken beside a step that has not ended: %v", err)
+		return
+	case <-time.After(100 * time.Millisecond):
+	}
+	Exec(t, tx, "DELETE FROM holdfast_places")
+	must(t, tx.Commit(), <-answer)
 }
