@@ -17,8 +17,9 @@
 // A new place is inserted under a shared lock of the row, so a step sees every place or the place's owner sees what
 // the step has done. A waiter confirms its place without touching the row.
 //
-// Taking, renewing and releasing an exclusive hold for which nobody waits is one statement. In PostgreSQL the
-// release that hands over is one statement too.
+// An exclusive hold for which nobody waits is taken, renewed and released by one statement each. Where others wait, a
+// change of owner is two round trips: one takes the place, and tells what is ahead; the other, the release, hands the
+// name over in its commit. In PostgreSQL each is one statement.
 //
 // PostgreSQL tells the waiter by NOTIFY; all drivers of a process listen on one connection. In MariaDB and MySQL a
 // waiter blocks in GET_LOCK until the client before it lets go: see bells. Elsewhere, and behind a pooler, each client
