@@ -120,7 +120,7 @@ const (
  COALESCE((d.request::json->>'d')::bigint, 0) AS delay, COALESCE(d.request::json->>'n', '') AS note,
  LEAST(GREATEST(d.ends - {now}, $3::bigint / 2), 2 * $3::bigint, (d.request::json->>'l')::bigint) AS claim)
  UPDATE {locks} l SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}), owner = gone.owner, client = gone.client,
- ttl = gone.ttl, delay = gone.delay, note = gone.note, taken = {now}, expires = {now} + gone.claim FROM gone WHERE l.name = $1
+ ttl = gone.ttl, delay = gone.delay, note = gone.note, taken = {now}, expires = {now} + gone.claim FROM gone WHERE l.name = $1 AND l.owner = $2
  RETURNING pg_notify(gone.client, 'h ' || l.token || ' 1 ' || EXISTS (SELECT 1 FROM {places} q WHERE q.name = $1 AND q.ticket > gone.ticket)
  || ' ' || gone.claim || ' ' || gone.asked || ' ' || gone.owner)`
 

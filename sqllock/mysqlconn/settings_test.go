@@ -36,13 +36,13 @@ func TestSettings(t *testing.T) {
 	})
 }
 
-// TestJoinAndStep: see sqltest.
-func TestJoinAndStep(t *testing.T) {
+// TestBesideStep: see sqltest.
+func TestBesideStep(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		db := openDB(t, server, "?multiStatements=true")
 		d, err := New(t.Context(), db, nil)
 		must(t, err)
 		defer d.Close()
-		sqltest.JoinAndStep(t, d, db)
+		sqltest.BesideStep(t, d, db)
 	})
 }

@@ -25,12 +25,12 @@ func TestSettings(t *testing.T) {
 	}, map[string]string{"default_transaction_read_only=on": "takes no writes"})
 }
 
-// TestJoinAndStep: see sqltest.
-func TestJoinAndStep(t *testing.T) {
+// TestBesideStep: see sqltest.
+func TestBesideStep(t *testing.T) {
 	server := shared(t)
 	db := openDB(t, server)
 	d, err := New(t.Context(), db, nil)
 	must(t, err)
 	defer d.Close()
-	sqltest.JoinAndStep(t, d, db)
+	sqltest.BesideStep(t, d, db)
 }

@@ -115,31 +115,45 @@ func collect(t *testing.T, d driver.Driver, r driver.Request) driver.Grant {
 	return driver.Grant{}
 }
 
-// JoinAndStep: who wants a place waits for a step that has locked the name's row, and sees what it has done (P7).
-func JoinAndStep(t *testing.T, d driver.Driver, db *sql.DB) {
+// BesideStep: who wants a place, or releases, waits for a step that has locked the name's row, and sees what it has done
+// (P1, P7). The step is the test's own: it ends the hold, or gives it to another.
+func BesideStep(t *testing.T, d driver.Driver, db *sql.DB) {
 	t.Helper()
-	const name = "joined"
+	const name = "beside"
 	q := d.(driver.Queuer)
-	collect(t, d, request(name, "one"))
+	g := collect(t, d, request(name, "one"))
 	if _, err := q.Enqueue(t.Context(), request(name, "two")); !errors.Is(err, driver.ErrHeld) {
 		t.Fatal(err)
 	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	must(t, err)
-	defer tx.Rollback()
-	Exec(t, tx, "SELECT 1 FROM holdfast_locks WHERE name = '"+name+"' FOR UPDATE")
-	Exec(t, tx, "UPDATE holdfast_locks SET owner = '', expires = 0, taken = 0, crowd = 0 WHERE name = '"+name+"'")
-	answer := make(chan error, 1)
-	go func() {
-		_, err := q.Enqueue(t.Context(), request(name, "three"))
-		answer <- err
-	}()
-	select {
-	case err = <-answer:
-		t.Errorf("P7: a place was taken beside a step that has not ended: %v", err)
-		return
-	case <-time.After(100 * time.Millisecond):
+	beside := func(set string, do func() error) (owner string) {
+		t.Helper()
+		tx, err := db.BeginTx(t.Context(), nil)
+		must(t, err)
+		defer tx.Rollback()
+		Exec(t, tx, "SELECT 1 FROM holdfast_locks WHERE name = '"+name+"' FOR UPDATE")
+		Exec(t, tx, "UPDATE holdfast_locks SET "+set+" WHERE name = '"+name+"'")
+		answer := make(chan error, 1)
+		go func() { answer <- do() }()
+		select {
+		case err = <-answer:
+			t.Fatalf("%s: a client did not wait for a step: %v", set, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		must(t, tx.Commit(), <-answer)
+		must(t, db.QueryRowContext(t.Context(), "SELECT owner FROM holdfast_locks WHERE name = '"+name+"'").Scan(&owner))
+		return owner
 	}
-	Exec(t, tx, "DELETE FROM holdfast_places")
-	must(t, tx.Commit(), <-answer)
+	if owner := beside("owner = 'other'", func() error {
+		if err := d.Release(t.Context(), []driver.Grant{g})[0]; !errors.Is(err, driver.ErrNotHeld) {
+			return fmt.Errorf("the release of what another holds by now returned %v", err)
+		}
+		return nil
+	}); owner != "other" {
+		t.Errorf("P1: the hold of another is %q's", owner)
+	}
+	Exec(t, db, "DELETE FROM holdfast_places")
+	beside("owner = '', expires = 0, taken = 0, crowd = 0", func() error {
+		_, err := q.Enqueue(t.Context(), request(name, "three"))
+		return err
+	})
 }
