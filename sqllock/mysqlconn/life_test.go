@@ -30,9 +30,18 @@ func TestForgotten(t *testing.T) {
 			g, err := d.Try(t.Context(), req)
 			must(t, err, d.Release(t.Context(), []driver.Grant{g})[0])
 		}
+		waited, err := d.Try(t.Context(), driver.Request{Name: "waited", Owner: "first", TTL: time.Minute})
+		must(t, err)
+		if _, err := d.(driver.Queuer).Enqueue(t.Context(), driver.Request{Name: "waited", Owner: "second", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
 		defer exec(t, db, "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 		exec(t, db, "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
-		_, err := d.Try(t.Context(), req)
+		must(t, d.Release(t.Context(), []driver.Grant{waited})...)
+		if info, err := d.(driver.Operator).Inspect(t.Context(), "waited"); err != nil || len(info.Holders) > 0 || len(info.Waiters) != 1 {
+			t.Errorf("P1: the server has another life, and a release hands over: %+v, %v", info, err)
+		}
+		_, err = d.Try(t.Context(), req)
 		if held, is := errors.AsType[*driver.HeldError](err); !is || held.Forgotten < 50*time.Minute {
 			t.Errorf("P1: the server has another life: %v", err)
 		}

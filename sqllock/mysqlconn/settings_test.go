@@ -14,10 +14,7 @@ func TestSettings(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		admin := openDB(t, server, "")
 		exec(t, admin, "CREATE DATABASE IF NOT EXISTS worst CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci")
-		isolation := "tx_isolation"
-		if t.Name() == "TestSettings/MySQL" {
-			isolation = "transaction_isolation"
-		}
+		isolation := isolationIn(t)
 		sqltest.Settings(t, func(setting string) (driver.Driver, error) {
 			u := server.URL()
 			if setting == "database=worst" {
@@ -36,10 +33,18 @@ func TestSettings(t *testing.T) {
 	})
 }
 
-// TestBesideStep: see sqltest.
+// isolationIn returns what MariaDB and MySQL call a session's isolation.
+func isolationIn(t *testing.T) string {
+	if strings.HasSuffix(t.Name(), "/MySQL") {
+		return "transaction_isolation"
+	}
+	return "tx_isolation"
+}
+
+// TestBesideStep: see sqltest. At this isolation nothing is locked that does not say so.
 func TestBesideStep(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
-		db := openDB(t, server, "?multiStatements=true")
+		db := openDB(t, server, "?multiStatements=true&"+isolationIn(t)+"=%27READ-COMMITTED%27")
 		d, err := New(t.Context(), db, nil)
 		must(t, err)
 		defer d.Close()

@@ -122,8 +122,10 @@ func BesideStep(t *testing.T, d driver.Driver, db *sql.DB) {
 	const name = "beside"
 	q := d.(driver.Queuer)
 	g := collect(t, d, request(name, "one"))
-	if _, err := q.Enqueue(t.Context(), request(name, "two")); !errors.Is(err, driver.ErrHeld) {
-		t.Fatal(err)
+	for _, owner := range []string{"two", "four"} { // after the second the client expects a crowd
+		if _, err := q.Enqueue(t.Context(), request(name, owner)); !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
 	}
 	beside := func(set string, do func() error) (owner string) {
 		t.Helper()
@@ -150,6 +152,10 @@ func BesideStep(t *testing.T, d driver.Driver, db *sql.DB) {
 		return nil
 	}); owner != "other" {
 		t.Errorf("P1: the hold of another is %q's", owner)
+	}
+	var places int
+	if must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM holdfast_places").Scan(&places)); places != 2 {
+		t.Errorf("P8: a release of what another holds by now has left %d places of 2", places)
 	}
 	Exec(t, db, "DELETE FROM holdfast_places")
 	beside("owner = '', expires = 0, taken = 0, crowd = 0", func() error {
