@@ -12,8 +12,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Settings lets clients use a store while their sessions have a setting: each works, or is refused by an error that
-// contains what refused has for it.
+// Settings checks a store for settings of a client's sessions. With those of works two clients take turns, and names
+// that some collations fold together are different locks (P1). With those of refused a client gets an error that
+// contains the words beside the setting.
 func Settings(t *testing.T, open func(setting string) (driver.Driver, error), works []string, refused map[string]string) {
 	t.Helper()
 	for _, setting := range works {
@@ -45,8 +46,8 @@ func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: fmt.Sprintf("%.32x", sha256.Sum256([]byte(name+owner))), TTL: 20 * time.Second, Note: "a \"note\" \\ of\n'日本' 😀"}
 }
 
-// inTurn has two clients take turns, twice, because they expect a crowd the second time, and take names that some
-// databases take for the same.
+// inTurn lets two clients take turns on a name, and one take names that some collations fold together. The clients take
+// turns twice, because after the first time they expect others to wait, and ask for a place at once.
 func inTurn(t *testing.T, name string, a, b driver.Driver) {
 	owners := func(round string) (all []driver.Request) {
 		for _, owner := range []string{" one", " two", " three"} {
@@ -115,8 +116,9 @@ func collect(t *testing.T, d driver.Driver, r driver.Request) driver.Grant {
 	return driver.Grant{}
 }
 
-// BesideStep: who wants a place, or releases, waits for a step that has locked the name's row, and sees what it has done
-// (P1, P7). The step is the test's own: it ends the hold, or gives it to another.
+// BesideStep checks that a release, and a request for a place, wait for the end of a step that has locked the name's row,
+// and then find what the step has written (P1, P7). The test writes what the steps do: the first gives the hold to another
+// owner, the second ends it.
 func BesideStep(t *testing.T, d driver.Driver, db *sql.DB) {
 	t.Helper()
 	const name = "beside"
