@@ -106,9 +106,9 @@ func (a *asking) take(ctx context.Context, conn *sql.Conn) (taken bool, err erro
 	return token != 0, err
 }
 
-// join takes a place beside the row of a name for which others wait, or confirms the one that the waiter has, and
-// learns what is ahead of it, in one round trip. It reports whether that is all, because there is nothing else to
-// write: the name may be free by now, or the place be gone. First is a statement before all others.
+// join takes a place for the waiter without a step, or confirms the waiter's place, in one round trip, which also tells
+// who is ahead of the place. It reports whether the request is answered by that. It is not if nobody holds the name, or
+// if the place has gone. First are statements to run before the others.
 //
 // A place is inserted under a shared lock of the row, and only if the row says that there may be places of its
 // kind. A step that makes room has locked the row before it reads the places. So either the step sees the place, or
@@ -128,9 +128,6 @@ func (a *asking) join(ctx context.Context, conn *sql.Conn, first ...Statement) (
 	held, info, token, opens := &driver.HeldError{Name: a.req.Name, Ahead: -1}, "", int64(0), int64(0)
 	all[len(all)-1].Each = func(scan func(...any) error) error { return scan(&held.Ahead, &info) }
 	if err := a.together(ctx, conn, all); err != nil {
-		if !placed {
-			return false, a.rollBack(ctx, conn, err)
-		}
 		return false, err
 	}
 	if a.noteCrowd(r.Name, held.Ahead >= 0); held.Ahead < 0 {
@@ -152,7 +149,8 @@ func (a *asking) join(ctx context.Context, conn *sql.Conn, first ...Statement) (
 	return true, nil
 }
 
-// noteCrowd notes whether others wait for a name, so that the next one need not try to take it first.
+// noteCrowd notes whether others wait for a name. If others do, the client's next waiter asks for a place at once, and its
+// next release hands the name over.
 func (c *client) noteCrowd(name string, is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +162,7 @@ func (c *client) noteCrowd(name string, is bool) {
 	}
 }
 
-// maxCrowds is of how many names a client remembers that others wait for them.
+// maxCrowds is for how many names a client remembers that others wait. With more it forgets all.
 const maxCrowds = 1000
 
 // storable returns a note as all databases can keep it: PostgreSQL has no text with a zero byte.
