@@ -9,7 +9,7 @@
 // The package has one guard for each place where a resource can be:
 //
 //   - [Gate], and [Gates] by name, for resources in this process;
-//   - [Dialect], for rows of a PostgreSQL, MySQL, MariaDB or SQLite database,
+//   - [AdmitTx], for rows of a PostgreSQL, MySQL, MariaDB or SQLite database,
 //     inside the transaction that does the work;
 //   - [Redis], for data in Redis, inside the script that does the work;
 //   - [Handler], in front of an HTTP service; package grpcfence, a module of its

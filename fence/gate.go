@@ -34,7 +34,7 @@ func (m marks) admit(token driver.Token, mode driver.Mode) (marks, error) {
 // Gate is safe for concurrent use and must not be copied after its first use.
 //
 // A gate forgets its marks when the process ends. A resource that outlives the
-// process needs a guard that outlives it too, such as a [Dialect]'s.
+// process needs a guard that outlives it too, such as [AdmitTx].
 type Gate struct {
 	work  sync.RWMutex // held over the work of Do
 	mu    sync.Mutex

@@ -64,7 +64,7 @@ type HandlerOptions struct {
 // admitted may still be at work when a newer one is admitted. Where that
 // matters, next guards its last step with the sequencer of [FromContext]: by
 // [Gates.Do] on the same Gates if the resource is in this process, by
-// [Dialect.Admit] if it is in a database.
+// [AdmitTx] if it is in a database.
 //
 // Sequencers are not signed, and a guard cannot tell a mistake from malice. A
 // client that sends a token far too high closes the resource to all others, and

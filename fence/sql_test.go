@@ -23,16 +23,16 @@ func (tx noTx) QueryRowContext(_ context.Context, query string, _ ...any) *sql.R
 	return new(sql.Row)
 }
 
-// TestAdmitRefusesBeforeIO: names and pools, too, are refused before any I/O.
-func TestAdmitRefusesBeforeIO(t *testing.T) {
+// TestAdmitTxRefusesBeforeIO: names and pools, too, are refused before any I/O.
+func TestAdmitTxRefusesBeforeIO(t *testing.T) {
 	for _, name := range []string{"", "a//b", "a\n", strings.Repeat("x", 513)} {
-		if err := MySQL.Admit(t.Context(), noTx{t}, name, 1, exclusive); !errors.Is(err, ErrInvalid) {
+		if err := AdmitTx(t.Context(), MySQL, noTx{t}, name, 1, exclusive); !errors.Is(err, ErrInvalid) {
 			t.Errorf("name %.20q: %v", name, err)
 		}
 	}
 	pools := []Tx{new(sql.DB), struct{ *sql.DB }{new(sql.DB)}}
 	for _, pool := range pools {
-		if err := Postgres.Admit(t.Context(), pool, "a", 1, exclusive); err == nil || !strings.Contains(err.Error(), "*sql.DB") {
+		if err := AdmitTx(t.Context(), Postgres, pool, "a", 1, exclusive); err == nil || !strings.Contains(err.Error(), "*sql.DB") {
 			t.Errorf("%T: %v", pool, err)
 		}
 	}

@@ -68,6 +68,7 @@ import (
 	"strings"
 
 	"github.com/holdfastlock/holdfast/internal/sqlerr"
+	"github.com/holdfastlock/holdfast/sqldialect"
 )
 
 // ErrConflict: another transaction was faster. Roll back; the whole transaction, from its
@@ -75,25 +76,15 @@ import (
 // conflict, its error is wrapped too. It is the same error as txlock.ErrConflict.
 var ErrConflict = sqlerr.ErrConflict
 
-// Dialect is a database's SQL.
-type Dialect uint8
+// Dialect is a database's SQL. It is the same type in packages sqllock, txlock and fence.
+type Dialect = sqldialect.Dialect
 
 // The dialects.
 const (
-	Postgres Dialect = iota + 1 // PostgreSQL
-	MySQL                       // MariaDB and MySQL; InnoDB tables
-	SQLite                      // SQLite
+	Postgres = sqldialect.Postgres // PostgreSQL
+	MySQL    = sqldialect.MySQL    // MariaDB and MySQL; InnoDB tables
+	SQLite   = sqldialect.SQLite   // SQLite
 )
-
-// String returns "postgres", "mysql" or "sqlite".
-func (d Dialect) String() string {
-	if !d.known() {
-		return "unknown dialect"
-	}
-	return [...]string{Postgres: "postgres", MySQL: "mysql", SQLite: "sqlite"}[d]
-}
-
-func (d Dialect) known() bool { return d >= Postgres && d <= SQLite }
 
 // Table is a table whose rows have a version. The names are written into the statements as
 // they are: quote them if need be, and never take them from the program's input. Keys and values are
@@ -195,8 +186,8 @@ func (t Table) Update(ctx context.Context, db *sql.DB, key any, o *Options, fn f
 // check returns an error if the statements cannot be made.
 func (t Table) check(values int) error {
 	switch {
-	case !t.Dialect.known():
-		return fmt.Errorf("optimistic: dialect %d is unknown: use optimistic.Postgres, optimistic.MySQL or optimistic.SQLite", uint8(t.Dialect))
+	case !t.Dialect.Known():
+		return fmt.Errorf("optimistic: %w", t.Dialect.Check())
 	case t.Name == "" || t.Key == "" || len(t.Columns) == 0:
 		return errors.New("optimistic: a Table needs its name, its key and at least one column")
 	case values != len(t.Columns):
@@ -214,7 +205,7 @@ func (t Table) version() string {
 
 // selection returns the statement that reads a row; its argument is the key.
 func (t Table) selection() string {
-	return "SELECT " + t.version() + ", " + strings.Join(t.Columns, ", ") + " FROM " + t.Name + " WHERE " + t.Key + " = " + t.placeholder(1)
+	return "SELECT " + t.version() + ", " + strings.Join(t.Columns, ", ") + " FROM " + t.Name + " WHERE " + t.Key + " = " + t.Dialect.Placeholder(1)
 }
 
 // update returns the statement that writes a row; its arguments are the values, the
@@ -223,17 +214,10 @@ func (t Table) update() string {
 	var b strings.Builder
 	b.WriteString("UPDATE " + t.Name + " SET ")
 	for i, column := range t.Columns {
-		b.WriteString(column + " = " + t.placeholder(i+1) + ", ")
+		b.WriteString(column + " = " + t.Dialect.Placeholder(i+1) + ", ")
 	}
 	n := len(t.Columns)
-	b.WriteString(t.version() + " = " + t.version() + " + 1 WHERE " + t.Key + " = " + t.placeholder(n+1) +
-		" AND " + t.version() + " = " + t.placeholder(n+2))
+	b.WriteString(t.version() + " = " + t.version() + " + 1 WHERE " + t.Key + " = " + t.Dialect.Placeholder(n+1) +
+		" AND " + t.version() + " = " + t.Dialect.Placeholder(n+2))
 	return b.String()
-}
-
-func (t Table) placeholder(n int) string {
-	if t.Dialect == Postgres {
-		return fmt.Sprintf("$%d", n)
-	}
-	return "?"
 }

@@ -11,14 +11,14 @@ import (
 
 // A move between accounts whose names were created with them. Both are locked in one
 // call, so two moves in opposite directions cannot deadlock.
-func ExampleDialect_Lock() {
+func ExampleLock() {
 	move := func(ctx context.Context, db *sql.DB, from, to string, amount int) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback() // does nothing after the commit
-		if err := txlock.Postgres.Lock(ctx, tx, "account/"+from, "account/"+to); err != nil {
+		if err := txlock.Lock(ctx, txlock.Postgres, tx, "account/"+from, "account/"+to); err != nil {
 			return err // may be txlock.ErrConflict: then all of it may be run again
 		}
 		var balance int
@@ -41,14 +41,14 @@ func ExampleDialect_Lock() {
 }
 
 // A worker that takes up to three jobs which no other has at the moment.
-func ExampleDialect_LockFree() {
+func ExampleLockFree() {
 	work := func(ctx context.Context, db *sql.DB, due []string, do func(*sql.Tx, string) error) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback()
-		mine, err := txlock.MySQL.LockFree(ctx, tx, 3, due...)
+		mine, err := txlock.LockFree(ctx, txlock.MySQL, tx, 3, due...)
 		if err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ func ExampleDialect_LockFree() {
 }
 
 // The statement that creates the table of names belongs among the migrations.
-func ExampleDialect_Schema() {
-	fmt.Println(txlock.SQLite.Schema())
+func ExampleSchema() {
+	fmt.Println(txlock.Schema(txlock.SQLite))
 	// Output:
-	// CREATE TABLE IF NOT EXISTS holdfast_txlock (name TEXT NOT NULL PRIMARY KEY, turn INTEGER NOT NULL) WITHOUT ROWID
+	// CREATE TABLE IF NOT EXISTS holdfast_txlock (name TEXT NOT NULL PRIMARY KEY, turn BIGINT NOT NULL) WITHOUT ROWID
 }

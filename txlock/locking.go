@@ -19,55 +19,38 @@ const (
 	free           // exclusively, if nobody has it: SKIP LOCKED
 )
 
-// texts are the statements of a dialect, each with the name as its only argument.
+// The statements; {name} is their only argument.
 //
 // The column turn counts the exclusive locks of a name. By it a transaction A at REPEATABLE READ finds out, when
 // it locks the name, that its snapshot is older than the writes of B, which held the lock before. SKIP LOCKED is used
 // where NOWAIT is meant, because it is no error to the database: PostgreSQL would end the
 // transaction and log it.
-type texts struct {
-	// take locks the row, by mode, and returns its count, or no row.
-	take [free + 1]string
-	// see returns the count in the transaction's snapshot.
-	see string
-}
+const (
+	see         = "SELECT turn FROM holdfast_txlock WHERE name = {name}" // the count in the transaction's snapshot
+	raise       = "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = {name}"
+	raiseAndSee = raise + " RETURNING turn"
+)
 
-const see = "SELECT turn FROM holdfast_txlock WHERE name = "
-
-var statements = [...]texts{
+// takes lock a row, by mode, and return its count, or no row.
+var takes = [...][free + 1]string{
 	// An UPDATE locks the row by itself. At REPEATABLE READ it fails, as FOR SHARE does, if
 	// the row is newer than the snapshot.
 	Postgres: {
-		take: [...]string{
-			exclusive: "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = $1 RETURNING turn",
-			shared:    see + "$1 FOR SHARE",
-			free: "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name =" +
-				" (SELECT name FROM holdfast_txlock WHERE name = $1 FOR UPDATE SKIP LOCKED) RETURNING turn",
-		},
-		see: see + "$1",
+		exclusive: raiseAndSee,
+		shared:    see + " FOR SHARE",
+		free: "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name =" +
+			" (SELECT name FROM holdfast_txlock WHERE name = {name} FOR UPDATE SKIP LOCKED) RETURNING turn",
 	},
 	// MySQL's writes and locking reads see the newest row, whatever the snapshot is. The
 	// count is raised later, because a transaction sees its own writes at once.
 	MySQL: {
-		take: [...]string{
-			exclusive: see + "UNHEX(?) FOR UPDATE",
-			shared:    see + "UNHEX(?) LOCK IN SHARE MODE",
-			free:      see + "UNHEX(?) FOR UPDATE SKIP LOCKED",
-		},
-		see: see + "UNHEX(?)",
+		exclusive: see + " FOR UPDATE",
+		shared:    see + " LOCK IN SHARE MODE",
+		free:      see + " FOR UPDATE SKIP LOCKED",
 	},
-	SQLite: {
-		take: [...]string{exclusive: raiseSQLite, shared: raiseSQLite, free: raiseSQLite},
-		see:  see + "?",
-	},
+	// An UPDATE takes the write lock of the database.
+	SQLite: {exclusive: raiseAndSee, shared: raiseAndSee, free: raiseAndSee},
 }
-
-const (
-	raise      = "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = "
-	raiseMySQL = raise + "UNHEX(?)"
-	// raiseSQLite takes the write lock of the database.
-	raiseSQLite = raise + "? RETURNING turn"
-)
 
 // locking is one call.
 type locking struct {
@@ -86,7 +69,7 @@ func (l *locking) take(name string) error {
 	if slices.Contains(l.locked, name) {
 		return nil
 	}
-	count, err := l.count(statements[l.dialect].take[l.mode], name)
+	count, err := l.count(takes[l.dialect][l.mode], name)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) && l.mode != free:
 		return ErrUnknown
@@ -107,7 +90,7 @@ func (l *locking) take(name string) error {
 func (l *locking) verify() (name string, err error) {
 	if l.dialect != MySQL {
 		for _, name := range l.skipped {
-			if _, err := l.count(statements[l.dialect].see, name); errors.Is(err, sql.ErrNoRows) {
+			if _, err := l.count(see, name); errors.Is(err, sql.ErrNoRows) {
 				return name, ErrUnknown
 			} else if err != nil {
 				return name, err
@@ -116,7 +99,7 @@ func (l *locking) verify() (name string, err error) {
 		return "", nil
 	}
 	for i, name := range l.locked {
-		seen, err := l.count(statements[MySQL].see, name)
+		seen, err := l.count(see, name)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && seen != l.counts[i] {
 			return name, errOldSnapshot
 		} else if err != nil {
@@ -127,7 +110,7 @@ func (l *locking) verify() (name string, err error) {
 		return "", nil
 	}
 	for _, name := range l.locked {
-		if _, err := l.tx.ExecContext(l.ctx, raiseMySQL, MySQL.key(name)); err != nil {
+		if _, err := l.tx.ExecContext(l.ctx, l.dialect.Words(raise), l.dialect.Name(name)); err != nil {
 			return name, err
 		}
 	}
@@ -139,6 +122,6 @@ var errOldSnapshot = fmt.Errorf("%w: it read before it locked, and its snapshot 
 
 // count runs a query for the count of a name.
 func (l *locking) count(query, name string) (count int64, err error) {
-	err = l.tx.QueryRowContext(l.ctx, query, l.dialect.key(name)).Scan(&count)
+	err = l.tx.QueryRowContext(l.ctx, l.dialect.Words(query), l.dialect.Name(name)).Scan(&count)
 	return count, err
 }

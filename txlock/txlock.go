@@ -10,24 +10,24 @@
 //
 // # Names are rows
 //
-// A name is a row of the table holdfast_txlock (see [Dialect.Schema]), which must be
+// A name is a row of the table holdfast_txlock (see [Schema]), which must be
 // committed before it can be locked: a lock that first had to insert its row would wait for
 // other transactions where it must not, and deadlock in MySQL. Create the row together with
 // the thing that it stands for, in the same transaction, or, for fixed names, at the start of
 // the program:
 //
-//	err := txlock.Postgres.Create(ctx, db, "stock/apple")
+//	err := txlock.Create(ctx, txlock.Postgres, db, "stock/apple")
 //
 //	tx, err := db.BeginTx(ctx, nil)
 //	…
-//	err = txlock.Postgres.Lock(ctx, tx, "stock/apple") // first, before any read
+//	err = txlock.Lock(ctx, txlock.Postgres, tx, "stock/apple") // first, before any read
 //
-// Remove it, with [Dialect.Remove], under its lock. Nothing but the program creates or
+// Remove it, with [Remove], under its lock. Nothing but the program creates or
 // deletes rows.
 //
 // # What is promised
 //
-// After [Dialect.Lock] the transaction sees all that earlier holders of the name have
+// After [Lock] the transaction sees all that earlier holders of the name have
 // committed, and no other transaction has the name until this one ends. Where a level of
 // isolation does not allow that, the lock fails with [ErrConflict] rather than let the
 // transaction work on old data. The transaction can then be run again from its beginning
@@ -61,14 +61,13 @@
 // that locks in several calls must keep one order itself. The database finds a deadlock and
 // ends one of the transactions with ErrConflict: PostgreSQL after a second.
 //
-// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back. MySQL
+// After every error, except [ErrHeld] from [TryLock] of one name, roll back. MySQL
 // has often rolled back by itself; further statements of the *sql.Tx are then outside of any
 // transaction, and are not undone.
 package txlock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,42 +75,34 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/sqlerr"
 	"github.com/holdfastlock/holdfast/internal/sqltx"
+	"github.com/holdfastlock/holdfast/sqldialect"
 )
 
 // The errors of this package. Match them with errors.Is. The error of the database
 // is wrapped beside them.
 var (
-	// ErrHeld: another transaction has the name; see [Dialect.TryLock].
+	// ErrHeld: another transaction has the name; see [TryLock].
 	ErrHeld = errors.New("locked by another transaction")
 	// ErrConflict: the transaction cannot go on because of another: a deadlock, a lock
 	// timeout, a serialization failure, a snapshot that is too old. Roll back; the whole
 	// transaction may be run again. It is the same error as optimistic.ErrConflict.
 	ErrConflict = sqlerr.ErrConflict
-	// ErrUnknown: the name has no row that this transaction can see; see
-	// [Dialect.Create].
+	// ErrUnknown: the name has no row that this transaction can see; see [Create].
 	ErrUnknown = errors.New("name has no row")
 )
 
-// Dialect is a database's SQL. Its methods may be called by several goroutines, but
-// not on one transaction at the same time.
-type Dialect uint8
+// Dialect is a database's SQL. It is the same type in packages sqllock, fence and optimistic.
+type Dialect = sqldialect.Dialect
 
 // The dialects.
 const (
-	Postgres Dialect = iota + 1 // PostgreSQL 9.5 and later
-	MySQL                       // MariaDB 10.6 and MySQL 8.0, and later; InnoDB tables
-	SQLite                      // SQLite 3.35 and later
+	Postgres = sqldialect.Postgres // PostgreSQL 9.5 and later
+	MySQL    = sqldialect.MySQL    // MariaDB 10.6 and MySQL 8.0, and later; InnoDB tables
+	SQLite   = sqldialect.SQLite   // SQLite 3.35 and later
 )
 
-// Tx is what a lock needs of a transaction: a *sql.Tx, a pgx.Tx by sqllock/pgconn.FromTx, or a
-// *sql.Conn on which the caller has begun a transaction by hand. A *sql.DB, a type that embeds one, and a *sql.Conn without
-// a transaction are refused: every statement would be a transaction of its own, and free the
-// name before it returns. With types that have no methods Commit and Rollback, checking that
-// costs two more statements (in SQLite one).
-type Tx interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
+// Tx is the transaction that does the work. It is used by one goroutine at a time.
+type Tx = sqldialect.Tx
 
 // Lock locks the names exclusively, and waits for transactions that have them. Its errors
 // are [ErrConflict], [ErrUnknown] and others of the database or the context.
@@ -119,8 +110,8 @@ type Tx interface {
 // The wait is bounded by the context and by the server's settings: lock_timeout in
 // PostgreSQL (none by default), innodb_lock_wait_timeout in MySQL (50 s), the busy
 // timeout of the connection in SQLite.
-func (d Dialect) Lock(ctx context.Context, tx Tx, names ...string) error {
-	_, err := d.lock(ctx, tx, exclusive, inOrder(names), len(names))
+func Lock(ctx context.Context, d Dialect, tx Tx, names ...string) error {
+	_, err := lock(ctx, d, tx, exclusive, inOrder(names), len(names))
 	return err
 }
 
@@ -128,8 +119,8 @@ func (d Dialect) Lock(ctx context.Context, tx Tx, names ...string) error {
 // them can have a name at the same time, while none has it exclusively. A stream of them can
 // keep out one that wants it exclusively. A transaction that is going to lock a name
 // exclusively must not lock it shared first: two that do are a deadlock.
-func (d Dialect) LockShared(ctx context.Context, tx Tx, names ...string) error {
-	_, err := d.lock(ctx, tx, shared, inOrder(names), len(names))
+func LockShared(ctx context.Context, d Dialect, tx Tx, names ...string) error {
+	_, err := lock(ctx, d, tx, shared, inOrder(names), len(names))
 	return err
 }
 
@@ -141,9 +132,9 @@ func (d Dialect) LockShared(ctx context.Context, tx Tx, names ...string) error {
 // In SQLite it waits for the busy timeout, as every write does. In MySQL a name
 // without a row counts as held: to tell the one from the other it would have to wait at
 // some levels of isolation.
-func (d Dialect) TryLock(ctx context.Context, tx Tx, names ...string) error {
+func TryLock(ctx context.Context, d Dialect, tx Tx, names ...string) error {
 	names = inOrder(names)
-	locked, err := d.lock(ctx, tx, free, names, len(names))
+	locked, err := lock(ctx, d, tx, free, names, len(names))
 	if err != nil || len(locked) == len(names) {
 		return err
 	}
@@ -156,11 +147,11 @@ func (d Dialect) TryLock(ctx context.Context, tx Tx, names ...string) error {
 // given order. None is not an error. It is for workers that share out a list of
 // jobs. See TryLock for names without a row, and for SQLite, where it is all or
 // nothing.
-func (d Dialect) LockFree(ctx context.Context, tx Tx, limit int, names ...string) ([]string, error) {
+func LockFree(ctx context.Context, d Dialect, tx Tx, limit int, names ...string) ([]string, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("txlock: limit %d is too small: at least 1", limit)
 	}
-	return d.lock(ctx, tx, free, names, limit)
+	return lock(ctx, d, tx, free, names, limit)
 }
 
 // inOrder returns the names sorted, each once.
@@ -169,8 +160,8 @@ func inOrder(names []string) []string {
 }
 
 // lock locks up to limit of the names, in the given order, and returns them.
-func (d Dialect) lock(ctx context.Context, tx Tx, m mode, names []string, limit int) ([]string, error) {
-	if err := d.check(ctx, tx, names); err != nil {
+func lock(ctx context.Context, d Dialect, tx Tx, m mode, names []string, limit int) ([]string, error) {
+	if err := check(ctx, d, tx, names); err != nil {
 		return nil, err
 	}
 	l := locking{ctx: ctx, tx: tx, dialect: d, mode: m}
@@ -190,19 +181,19 @@ func (d Dialect) lock(ctx context.Context, tx Tx, m mode, names []string, limit 
 
 // check returns an error if this can never succeed (P10). It checks the names first, before
 // any statement.
-func (d Dialect) check(ctx context.Context, tx Tx, names []string) error {
-	if err := d.checkNames(names); err != nil {
+func check(ctx context.Context, d Dialect, tx Tx, names []string) error {
+	if err := checkNames(d, names); err != nil {
 		return err
 	}
-	if err := sqltx.Check(ctx, tx, d == SQLite); err != nil {
-		return fmt.Errorf("txlock: a lock needs the transaction that does the work, and %w", sqlerr.Judged(err))
+	if err := sqltx.Check(ctx, d, tx); err != nil {
+		return fmt.Errorf("txlock: %w", sqlerr.Judged(err))
 	}
 	return nil
 }
 
-func (d Dialect) checkNames(names []string) error {
-	if !d.known() {
-		return fmt.Errorf("txlock: dialect %d is unknown: use txlock.Postgres, txlock.MySQL or txlock.SQLite", uint8(d))
+func checkNames(d Dialect, names []string) error {
+	if err := d.Check(); err != nil {
+		return fmt.Errorf("txlock: %w", err)
 	}
 	if len(names) == 0 {
 		return errors.New("txlock: no name")
@@ -218,14 +209,4 @@ func (d Dialect) checkNames(names []string) error {
 // failed adds to an error what was being done, and ErrConflict if it means that.
 func failed(doing, name string, err error) error {
 	return fmt.Errorf("txlock: %s %q: %w", doing, name, sqlerr.Judged(err))
-}
-
-func (d Dialect) known() bool { return d >= Postgres && d <= SQLite }
-
-// String returns "postgres", "mysql" or "sqlite".
-func (d Dialect) String() string {
-	if !d.known() {
-		return "unknown dialect"
-	}
-	return [...]string{Postgres: "postgres", MySQL: "mysql", SQLite: "sqlite"}[d]
 }

@@ -29,10 +29,10 @@ func TestRefusedBeforeIO(t *testing.T) {
 	ctx := t.Context()
 	try := func(what, want string, d Dialect, tx Tx, names ...string) {
 		t.Helper()
-		_, free := d.LockFree(ctx, tx, 1, names...)
+		_, free := LockFree(ctx, d, tx, 1, names...)
 		for how, err := range map[string]error{
-			"Lock": d.Lock(ctx, tx, names...), "LockShared": d.LockShared(ctx, tx, names...),
-			"TryLock": d.TryLock(ctx, tx, names...), "LockFree": free, "Remove": d.Remove(ctx, tx, names...),
+			"Lock": Lock(ctx, d, tx, names...), "LockShared": LockShared(ctx, d, tx, names...),
+			"TryLock": TryLock(ctx, d, tx, names...), "LockFree": free, "Remove": Remove(ctx, d, tx, names...),
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s of %s: %v; want an error with %q", how, what, err, want)
@@ -46,19 +46,11 @@ func TestRefusedBeforeIO(t *testing.T) {
 	try("what embeds a pool", "*sql.DB", Postgres, struct{ *sql.DB }{new(sql.DB)}, "a")
 	try("dialect 0", "unknown", 0, noTx{t}, "a")
 	try("dialect 4", "unknown", 4, noTx{t}, "a")
-	if _, err := SQLite.LockFree(ctx, noTx{t}, 0, "a"); err == nil {
+	if _, err := LockFree(ctx, SQLite, noTx{t}, 0, "a"); err == nil {
 		t.Error("limit 0 was accepted")
 	}
-	if err := Postgres.Create(ctx, noTx{t}, "good", ""); err == nil {
+	if err := Create(ctx, Postgres, noTx{t}, "good", ""); err == nil {
 		t.Error("a row for a bad name was created")
-	}
-}
-
-func TestDialects(t *testing.T) {
-	for d, want := range map[Dialect]string{0: "unknown dialect", Postgres: "postgres", MySQL: "mysql", SQLite: "sqlite", 4: "unknown dialect"} {
-		if d.String() != want || (d.Schema() == "") != (want == "unknown dialect") {
-			t.Errorf("dialect %d is %q with schema %q", uint8(d), d, d.Schema())
-		}
 	}
 }
 

@@ -5,24 +5,22 @@ package sqltx
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/holdfastlock/holdfast/sqldialect"
 )
 
-// Execer is a *sql.Tx, or what the caller uses in its place.
-type Execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-// Check returns an error unless statements of tx are in one transaction. With a type that is
-// no *sql.DB and has no methods Commit and Rollback, a *sql.Conn for example, it runs two
-// statements (in SQLite one). The error says what is wrong with tx, and completes a text
-// such as "the transaction is needed, and".
-func Check(ctx context.Context, tx Execer, sqlite bool) error {
+// Check returns an error if the dialect is unknown, or unless statements of tx are in one transaction. With a type
+// that is no *sql.DB and has no methods Commit and Rollback, a *sql.Conn for example, it runs two statements (in
+// SQLite one).
+func Check(ctx context.Context, d sqldialect.Dialect, tx sqldialect.Tx) error {
+	if err := d.Check(); err != nil {
+		return err
+	}
 	switch tx := tx.(type) {
 	case interface{ Stats() sql.DBStats }:
-		return errors.New("a *sql.DB is none")
+		return none(tx, nil)
 	case interface {
 		Commit() error
 		Rollback() error
@@ -34,7 +32,7 @@ func Check(ctx context.Context, tx Execer, sqlite bool) error {
 	}:
 		return nil // what embeds a pgx.Tx
 	default:
-		if sqlite {
+		if d == sqldialect.SQLite {
 			return inSQLite(ctx, tx)
 		}
 		return inServer(ctx, tx)
@@ -44,7 +42,7 @@ func Check(ctx context.Context, tx Execer, sqlite bool) error {
 // inServer tests whether a savepoint lasts until the next statement. Outside of a
 // transaction PostgreSQL refuses one, and in MySQL it is gone when its statement is over,
 // unless autocommit is off.
-func inServer(ctx context.Context, tx Execer) error {
+func inServer(ctx context.Context, tx sqldialect.Tx) error {
 	for _, query := range []string{"SAVEPOINT holdfast", "RELEASE SAVEPOINT holdfast"} {
 		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return none(tx, err)
@@ -56,7 +54,7 @@ func inServer(ctx context.Context, tx Execer) error {
 // inSQLite tests whether a transaction can begin, which takes no lock; a savepoint would
 // begin one itself. Both statements are sent as one, because they must reach the same
 // connection.
-func inSQLite(ctx context.Context, tx Execer) error {
+func inSQLite(ctx context.Context, tx sqldialect.Tx) error {
 	_, err := tx.ExecContext(ctx, "BEGIN DEFERRED; ROLLBACK")
 	if err != nil && strings.Contains(err.Error(), "within a transaction") {
 		return nil
@@ -64,9 +62,10 @@ func inSQLite(ctx context.Context, tx Execer) error {
 	return none(tx, err)
 }
 
-func none(tx Execer, err error) error {
+func none(tx any, err error) error {
+	const needed = "the transaction that does the work is needed, and this %T has none"
 	if err == nil {
-		return fmt.Errorf("this %T has none", tx)
+		return fmt.Errorf(needed, tx)
 	}
-	return fmt.Errorf("this %T has none, or it cannot be used: %w", tx, err)
+	return fmt.Errorf(needed+", or it cannot be used: %w", tx, err)
 }

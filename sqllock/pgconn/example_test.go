@@ -106,7 +106,7 @@ func ExampleFromTx() {
 	}
 	defer pool.Close()
 	for _, text := range []string{
-		txlock.Postgres.Schema(), // this belongs among your migrations
+		txlock.Schema(txlock.Postgres), // this belongs among your migrations
 		"CREATE TABLE account (id int PRIMARY KEY, balance int)", "INSERT INTO account VALUES (7, 100)",
 	} {
 		if _, err := pool.Exec(ctx, text); err != nil {
@@ -114,14 +114,14 @@ func ExampleFromTx() {
 		}
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		return txlock.Postgres.Create(ctx, pgconn.FromTx(tx), "account/7")
+		return txlock.Create(ctx, txlock.Postgres, pgconn.FromTx(tx), "account/7")
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	err = optimistic.RetryFunc(ctx, nil, func() error { // again after a deadlock
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if err := txlock.Postgres.Lock(ctx, pgconn.FromTx(tx), "account/7"); err != nil {
+			if err := txlock.Lock(ctx, txlock.Postgres, pgconn.FromTx(tx), "account/7"); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, "UPDATE account SET balance = balance - 1 WHERE id = 7")

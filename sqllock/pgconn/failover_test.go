@@ -130,13 +130,13 @@ func TestLostCommit(t *testing.T) {
 			}
 
 			// Both act. The guard, in the same database, has seen the second one.
-			standby.Query(fence.Postgres.Schema())
+			standby.Query(fence.Schema(fence.Postgres))
 			db := openDB(t, standby)
 			admit := func(token driver.Token) error {
 				tx, err := db.BeginTx(ctx, nil)
 				must(t, err)
 				defer tx.Rollback()
-				return errors.Join(fence.Postgres.Admit(ctx, tx, "lost", token, driver.Exclusive), tx.Commit())
+				return errors.Join(fence.AdmitTx(ctx, fence.Postgres, tx, "lost", token, driver.Exclusive), tx.Commit())
 			}
 			if err := admit(again.Token()); err != nil {
 				t.Errorf("the guard refuses the second holder: %v", err)

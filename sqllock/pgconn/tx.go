@@ -18,7 +18,7 @@ type Tx struct{ pgx.Tx }
 //
 //	tx, err := pool.Begin(ctx)
 //	…
-//	err = txlock.Postgres.Lock(ctx, pgconn.FromTx(tx), "stock/apple")
+//	err = txlock.Lock(ctx, txlock.Postgres, pgconn.FromTx(tx), "stock/apple")
 //
 // The caller commits and rolls back tx, as before. What was locked in a nested transaction, which the Begin of a
 // pgx.Tx makes of a savepoint, is freed when that is rolled back, and otherwise with the outermost one.

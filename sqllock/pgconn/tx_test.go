@@ -30,7 +30,7 @@ func TestFromTx(t *testing.T) {
 			t.Cleanup(pool.Close) // after the transactions of begin
 			c := &txCases{t, pool}
 			for _, text := range []string{
-				"DROP TABLE IF EXISTS item, holdfast_txlock", txlock.Postgres.Schema(),
+				"DROP TABLE IF EXISTS item, holdfast_txlock", txlock.Schema(txlock.Postgres),
 				"CREATE TABLE item (id int PRIMARY KEY, version bigint NOT NULL, stock int NOT NULL)",
 			} {
 				if _, err := pool.Exec(t.Context(), text); err != nil {
@@ -70,16 +70,16 @@ func (c *txCases) must(errs ...error) {
 func (c *txCases) locks() {
 	ctx := c.Context()
 	first, second := c.begin(), c.begin()
-	c.must(txlock.Postgres.Create(ctx, first, "a", "b"), first.Commit(ctx))
+	c.must(txlock.Create(ctx, txlock.Postgres, first, "a", "b"), first.Commit(ctx))
 	first = c.begin()
-	c.must(txlock.Postgres.Lock(ctx, first, "a"))
-	if err := txlock.Postgres.TryLock(ctx, second, "a"); !errors.Is(err, txlock.ErrHeld) {
+	c.must(txlock.Lock(ctx, txlock.Postgres, first, "a"))
+	if err := txlock.TryLock(ctx, txlock.Postgres, second, "a"); !errors.Is(err, txlock.ErrHeld) {
 		c.Errorf("a name that another transaction has: %v", err)
 	}
-	if err := txlock.Postgres.Lock(ctx, second, "unknown"); !errors.Is(err, txlock.ErrUnknown) {
+	if err := txlock.Lock(ctx, txlock.Postgres, second, "unknown"); !errors.Is(err, txlock.ErrUnknown) {
 		c.Errorf("a name without a row: %v", err)
 	}
-	c.must(first.Commit(ctx), txlock.Postgres.TryLock(ctx, second, "a"), second.Rollback(ctx))
+	c.must(first.Commit(ctx), txlock.TryLock(ctx, txlock.Postgres, second, "a"), second.Rollback(ctx))
 }
 
 // values: a row is scanned as one of database/sql.
@@ -133,9 +133,9 @@ func (c *txCases) failures() {
 		c.Errorf("a query after the rollback: %v", err)
 	}
 	for what, err := range map[string]error{
-		"Lock":    txlock.Postgres.Lock(ctx, tx, "a"),
-		"TryLock": txlock.Postgres.TryLock(ctx, tx, "a"),
-		"Admit":   fence.Postgres.Admit(ctx, tx, "stock", 100, driver.Exclusive),
+		"Lock":    txlock.Lock(ctx, txlock.Postgres, tx, "a"),
+		"TryLock": txlock.TryLock(ctx, txlock.Postgres, tx, "a"),
+		"Admit":   fence.AdmitTx(ctx, fence.Postgres, tx, "stock", 100, driver.Exclusive),
 	} {
 		if !errors.Is(err, pgx.ErrTxClosed) {
 			c.Errorf("%s after the rollback: %v", what, err)

@@ -8,20 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/fence"
+	"github.com/holdfastlock/holdfast/sqldialect"
 	"github.com/holdfastlock/holdfast/sqllock"
 	"github.com/holdfastlock/holdfast/txlock"
 )
 
-// dialects are the values of --dialect, in the types of each package.
-var dialects = []struct {
-	locks  sqllock.Dialect
-	txlock txlock.Dialect
-	fence  fence.Dialect
-}{
-	{sqllock.Postgres, txlock.Postgres, fence.Postgres},
-	{sqllock.MySQL, txlock.MySQL, fence.MySQL},
-	{sqllock.SQLite, txlock.SQLite, fence.SQLite},
-}
+// dialects are the values of --dialect.
+var dialects = []sqldialect.Dialect{sqldialect.Postgres, sqldialect.MySQL, sqldialect.SQLite}
 
 // parts are the packages that need something in a database, and "locks".
 var parts = []string{"locks", "txlock", "fence", "optimistic"}
@@ -35,7 +28,7 @@ func (a *app) schemaCommand() *cobra.Command {
 	var dialect, tables string
 	var names []string
 	for _, d := range dialects {
-		names = append(names, d.locks.String())
+		names = append(names, d.String())
 	}
 	cmd := &cobra.Command{
 		Use:   "schema --dialect DIALECT [" + strings.Join(parts, "] [") + "]",
@@ -63,7 +56,7 @@ transactions) and fence (the highest token that a resource has seen): you do.`,
 				return usagef("--dialect is %q: known are %s", dialect, strings.Join(names, ", "))
 			}
 			d := dialects[known]
-			texts := []string{d.locks.Schema(tables), d.txlock.Schema() + ";\n", d.fence.Schema() + ";\n", versionColumn}
+			texts := []string{sqllock.Dialect(d).Schema(tables), txlock.Schema(d) + ";\n", fence.Schema(d) + ";\n", versionColumn}
 			all := ""
 			for i, part := range parts {
 				if slices.Contains(args, part) {

@@ -129,7 +129,7 @@ func saleTable(results []Result) string {
 
 // A real shop would have CHECK (stock >= 0) as a last line of defence. Here it would hide the mistakes that
 // are to be shown.
-var createShop = fence.SQLite.Schema() + `;
+var createShop = fence.Schema(fence.SQLite) + `;
 	CREATE TABLE orders (id INTEGER PRIMARY KEY);
 	CREATE TABLE item (stock INTEGER NOT NULL);
 	INSERT INTO item (stock) VALUES (?)`
@@ -239,7 +239,7 @@ func (s *service) sell(ctx context.Context, lease *holdfast.Lease, pause bool) (
 func (s *service) transact(ctx context.Context, lease *holdfast.Lease, fn func(*sql.Tx) error) error {
 	return optimistic.Retry(ctx, s.db, nil, func(tx *sql.Tx) error {
 		if s.Fence {
-			if err := fence.SQLite.Admit(ctx, tx, "item", lease.Token(), lease.Mode()); err != nil {
+			if err := fence.AdmitTx(ctx, fence.SQLite, tx, "item", lease.Token(), lease.Mode()); err != nil {
 				return err
 			}
 		}

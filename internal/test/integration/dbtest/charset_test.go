@@ -21,26 +21,26 @@ func TestNamesInGBK(t *testing.T) {
 			db := open(t, "mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true&multiStatements=true&charset=gbk")
 			names := []string{"日'; CREATE TABLE owned (x INT); -- ", "日"}
 			ctx := t.Context()
-			for _, schema := range []string{txlock.MySQL.Schema(), fence.MySQL.Schema()} {
+			for _, schema := range []string{txlock.Schema(txlock.MySQL), fence.Schema(fence.MySQL)} {
 				_, err := db.ExecContext(ctx, schema)
 				must(t, err)
 			}
-			must(t, txlock.MySQL.Create(ctx, db, names...))
-			for _, f := range []func(context.Context, txlock.Tx, ...string) error{
-				txlock.MySQL.Lock, txlock.MySQL.LockShared, txlock.MySQL.TryLock,
-				func(ctx context.Context, tx txlock.Tx, names ...string) error {
-					return errors.Join(txlock.MySQL.Lock(ctx, tx, names...), txlock.MySQL.Remove(ctx, tx, names...))
+			must(t, txlock.Create(ctx, txlock.MySQL, db, names...))
+			for _, f := range []func(context.Context, txlock.Dialect, txlock.Tx, ...string) error{
+				txlock.Lock, txlock.LockShared, txlock.TryLock,
+				func(ctx context.Context, d txlock.Dialect, tx txlock.Tx, names ...string) error {
+					return errors.Join(txlock.Lock(ctx, d, tx, names...), txlock.Remove(ctx, d, tx, names...))
 				},
-				func(ctx context.Context, tx txlock.Tx, names ...string) (err error) {
+				func(ctx context.Context, d txlock.Dialect, tx txlock.Tx, names ...string) (err error) {
 					for _, name := range names {
-						err = errors.Join(err, fence.MySQL.Admit(ctx, tx, name, 7, driver.Exclusive))
+						err = errors.Join(err, fence.AdmitTx(ctx, d, tx, name, 7, driver.Exclusive))
 					}
 					return err
 				},
 			} {
 				tx, err := db.BeginTx(ctx, nil)
 				must(t, err)
-				must(t, f(ctx, tx, names...), tx.Commit())
+				must(t, f(ctx, txlock.MySQL, tx, names...), tx.Commit())
 			}
 			var owned, resources int
 			must(t, db.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM information_schema.tables WHERE table_name = 'owned'),"+

@@ -28,7 +28,7 @@ var must = testserver.Must
 func TestPostgres(t *testing.T) {
 	server := testserver.StartPostgres(t, "deadlock_timeout=50ms")
 	run(t, &database{
-		DB: open(t, "pgx", server.URL("postgres")), locks: txlock.Postgres, dialect: optimistic.Postgres,
+		DB: open(t, "pgx", server.URL("postgres")), dialect: txlock.Postgres,
 		levels:  []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
 		waiting: "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
 	})
@@ -58,7 +58,7 @@ func onMySQL(t *testing.T, server *testserver.MySQL, params map[string]string, c
 	config.Net, config.Addr, config.User, config.DBName = "tcp", server.Addr, "root", "test"
 	config.Logger, config.Params = &mysql.NopLogger{}, params
 	return &database{
-		DB: open(t, "mysql", config.FormatDSN()), locks: txlock.MySQL, dialect: optimistic.MySQL,
+		DB: open(t, "mysql", config.FormatDSN()), dialect: txlock.MySQL,
 		levels:  []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
 		waiting: "SELECT variable_value FROM " + counts + ".global_status WHERE variable_name = 'Innodb_row_lock_current_waits'",
 	}
@@ -70,7 +70,7 @@ func TestSQLite(t *testing.T) {
 			run(t, &database{
 				DB: open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
 					"?_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)&_txlock="+begin),
-				locks: txlock.SQLite, dialect: optimistic.SQLite,
+				dialect:   txlock.SQLite,
 				levels:    []sql.IsolationLevel{sql.LevelDefault}, // it has but one: serializable
 				immediate: begin == "immediate",
 			})
@@ -81,8 +81,7 @@ func TestSQLite(t *testing.T) {
 // database is the one under test, at one level of isolation.
 type database struct {
 	*sql.DB
-	locks     txlock.Dialect
-	dialect   optimistic.Dialect
+	dialect   txlock.Dialect
 	levels    []sql.IsolationLevel
 	level     sql.IsolationLevel
 	waiting   string // counts the transactions that wait for a lock; "": cannot be asked
@@ -105,8 +104,8 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 func run(t *testing.T, d *database) {
 	for _, statement := range []string{
 		"DROP TABLE IF EXISTS holdfast_txlock", "DROP TABLE IF EXISTS account",
-		d.locks.Schema(),
-		d.locks.Schema(), // again: this must do no harm
+		txlock.Schema(d.dialect),
+		txlock.Schema(d.dialect), // again: this must do no harm
 		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
 	} {
 		if _, err := d.ExecContext(t.Context(), statement); err != nil {
@@ -127,7 +126,7 @@ type testCase struct {
 	run  func(*testing.T, *database)
 }
 
-func (d *database) sqlite() bool { return d.locks == txlock.SQLite }
+func (d *database) sqlite() bool { return d.dialect == txlock.SQLite }
 
 // snapshots reports whether a transaction sees the data as they were at its first statement.
 func (d *database) snapshots() bool { return d.level != sql.LevelReadCommitted }
@@ -135,13 +134,13 @@ func (d *database) snapshots() bool { return d.level != sql.LevelReadCommitted }
 // refuses reports whether the database itself refuses to write rows that are newer than the
 // transaction's snapshot.
 func (d *database) refuses() bool {
-	return (d.locks == txlock.Postgres || d.refusing) && d.snapshots() || d.sqlite()
+	return (d.dialect == txlock.Postgres || d.refusing) && d.snapshots() || d.sqlite()
 }
 
 // refusesWaiters reports whether a lock fails after a wait because the transaction that had
 // it has committed meanwhile.
 func (d *database) refusesWaiters() bool {
-	return d.locks == txlock.Postgres && d.snapshots() || d.refusing && d.level == sql.LevelSerializable
+	return d.dialect == txlock.Postgres && d.snapshots() || d.refusing && d.level == sql.LevelSerializable
 }
 
 func (d *database) options() *sql.TxOptions { return &sql.TxOptions{Isolation: d.level} }
@@ -188,7 +187,7 @@ func crowd(t *testing.T, f func(worker int) error) {
 
 // sql numbers the placeholders where the dialect wants that.
 func (d *database) sql(query string) string {
-	if d.dialect != optimistic.Postgres {
+	if d.dialect != txlock.Postgres {
 		return query
 	}
 	for n := 1; strings.Contains(query, "?"); n++ {
@@ -204,7 +203,7 @@ func (d *database) account(t *testing.T) (id int64, name string) {
 	id = d.accounts
 	name = fmt.Sprintf("account/%06d", id)
 	_, err := d.ExecContext(t.Context(), d.sql("INSERT INTO account (id, balance) VALUES (?, 0)"), id)
-	must(t, err, d.locks.Create(t.Context(), d, name))
+	must(t, err, txlock.Create(t.Context(), d.dialect, d, name))
 	return id, name
 }
 

@@ -45,7 +45,7 @@ func lockIncrements(t *testing.T, d *database) {
 		return optimistic.Retry(ctx, d.DB, d.patiently(), func(tx *sql.Tx) error {
 			mine := slices.Clone(names)
 			rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
-			if err := d.locks.Lock(ctx, tx, mine[:3]...); err != nil {
+			if err := txlock.Lock(ctx, d.dialect, tx, mine[:3]...); err != nil {
 				if errors.Is(err, txlock.ErrConflict) {
 					conflicts.Add(1)
 				}
@@ -68,10 +68,10 @@ func lockFirst(t *testing.T, d *database) {
 	id, name := d.account(t)
 	ctx := within(t)
 	first := d.begin(t)
-	must(t, d.locks.Lock(ctx, first, name), d.setBalance(ctx, first, id, 7))
+	must(t, txlock.Lock(ctx, d.dialect, first, name), d.setBalance(ctx, first, id, 7))
 	seen := int64(0)
 	second := d.async(ctx, func(tx *sql.Tx) error {
-		err := d.locks.Lock(ctx, tx, name)
+		err := txlock.Lock(ctx, d.dialect, tx, name)
 		if err == nil {
 			seen, err = d.balance(ctx, tx, id)
 		}
@@ -98,10 +98,10 @@ func lockAfterRead(t *testing.T, d *database) {
 	id, name := d.account(t)
 	other, _ := d.account(t)
 	ctx := within(t)
-	for how, lock := range map[string]func(context.Context, txlock.Tx, ...string) error{
-		"Lock": d.locks.Lock, "LockShared": d.locks.LockShared, "TryLock": d.locks.TryLock,
-		"LockFree": func(ctx context.Context, tx txlock.Tx, names ...string) error {
-			_, err := d.locks.LockFree(ctx, tx, 1, names...)
+	for how, lock := range map[string]func(context.Context, txlock.Dialect, txlock.Tx, ...string) error{
+		"Lock": txlock.Lock, "LockShared": txlock.LockShared, "TryLock": txlock.TryLock,
+		"LockFree": func(ctx context.Context, d txlock.Dialect, tx txlock.Tx, names ...string) error {
+			_, err := txlock.LockFree(ctx, d, tx, 1, names...)
 			return err
 		},
 	} {
@@ -110,10 +110,10 @@ func lockAfterRead(t *testing.T, d *database) {
 		_, err := d.balance(ctx, early, other)
 		must(t, err)
 		writer := d.begin(t)
-		must(t, d.locks.Lock(ctx, writer, name), d.setBalance(ctx, writer, id, 7), writer.Commit())
-		err = lock(ctx, early, name)
+		must(t, txlock.Lock(ctx, d.dialect, writer, name), d.setBalance(ctx, writer, id, 7), writer.Commit())
+		err = lock(ctx, d.dialect, early, name)
 		// At MariaDB's SERIALIZABLE all reads are of the newest rows, unless it refuses.
-		stale := d.snapshots() && (d.locks != txlock.MySQL || d.level != sql.LevelSerializable || d.refusing)
+		stale := d.snapshots() && (d.dialect != txlock.MySQL || d.level != sql.LevelSerializable || d.refusing)
 		if stale != errors.Is(err, txlock.ErrConflict) || !stale && err != nil {
 			t.Errorf("%s after a read: %v; want ErrConflict: %v", how, err, stale)
 		}
@@ -138,11 +138,11 @@ func tryLock(t *testing.T, d *database) {
 	ctx := within(t)
 	for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
 		holder, other := d.begin(t), d.begin(t)
-		must(t, d.locks.TryLock(ctx, holder, name))
-		if err := d.locks.TryLock(ctx, holder, name); err != nil {
+		must(t, txlock.TryLock(ctx, d.dialect, holder, name))
+		if err := txlock.TryLock(ctx, d.dialect, holder, name); err != nil {
 			t.Errorf("again in the same transaction: %v", err)
 		}
-		err := d.locks.TryLock(ctx, other, second, name)
+		err := txlock.TryLock(ctx, d.dialect, other, second, name)
 		if !errors.Is(err, txlock.ErrHeld) || errors.Is(err, txlock.ErrConflict) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), second) {
 			t.Errorf("a name that is held: %v, want ErrHeld", err)
 		}
@@ -152,7 +152,7 @@ func tryLock(t *testing.T, d *database) {
 		}
 		must(t, end(holder))
 		next := d.begin(t)
-		if err := d.locks.TryLock(ctx, next, name, second); err != nil {
+		if err := txlock.TryLock(ctx, d.dialect, next, name, second); err != nil {
 			t.Errorf("a name that was freed: %v", err)
 		}
 		must(t, next.Rollback())
@@ -174,19 +174,19 @@ func tryLockSQLite(t *testing.T, d *database) {
 	_, err = conn.ExecContext(ctx, "PRAGMA busy_timeout = 0")
 	must(t, err)
 	holder := d.begin(t)
-	must(t, d.locks.TryLock(ctx, holder, name))
+	must(t, txlock.TryLock(ctx, d.dialect, holder, name))
 	other, err := conn.BeginTx(ctx, nil)
 	must(t, err)
-	if err := d.locks.TryLock(ctx, other, second); !errors.Is(err, txlock.ErrHeld) {
+	if err := txlock.TryLock(ctx, d.dialect, other, second); !errors.Is(err, txlock.ErrHeld) {
 		t.Errorf("while another writes: %v, want ErrHeld", err)
 	}
-	if names, err := d.locks.LockFree(ctx, other, 1, second); len(names) != 0 || err != nil {
+	if names, err := txlock.LockFree(ctx, d.dialect, other, 1, second); len(names) != 0 || err != nil {
 		t.Errorf("while another writes: %v, %v; want none", names, err)
 	}
 	must(t, other.Rollback(), holder.Commit())
 	other, err = conn.BeginTx(ctx, nil)
 	must(t, err)
-	if err := errors.Join(d.locks.TryLock(ctx, other, second), other.Commit()); err != nil {
+	if err := errors.Join(txlock.TryLock(ctx, d.dialect, other, second), other.Commit()); err != nil {
 		t.Errorf("after the commit: %v", err)
 	}
 }
@@ -207,7 +207,7 @@ func lockFree(t *testing.T, d *database) {
 	for i, limit := range limits {
 		tx := d.begin(t) // all at the same time
 		want := jobs[taken:min(taken+limit, len(jobs))]
-		got, err := d.locks.LockFree(within(t), tx, limit, append(jobs, jobs...)...)
+		got, err := txlock.LockFree(within(t), d.dialect, tx, limit, append(jobs, jobs...)...)
 		if !slices.Equal(got, want) || err != nil {
 			t.Errorf("worker %d with limit %d: %v, %v; want %v", i, limit, got, err, want)
 		}
@@ -220,21 +220,21 @@ func lockShared(t *testing.T, d *database) {
 	_, name := d.account(t)
 	ctx := within(t)
 	one := d.begin(t)
-	must(t, d.locks.LockShared(ctx, one, name))
+	must(t, txlock.LockShared(ctx, d.dialect, one, name))
 	if d.sqlite() {
 		return // there shared is exclusive
 	}
 	two, writer := d.begin(t), d.begin(t)
-	must(t, d.locks.LockShared(ctx, two, name))
-	if err := d.locks.TryLock(ctx, writer, name); !errors.Is(err, txlock.ErrHeld) {
+	must(t, txlock.LockShared(ctx, d.dialect, two, name))
+	if err := txlock.TryLock(ctx, d.dialect, writer, name); !errors.Is(err, txlock.ErrHeld) {
 		t.Errorf("a writer beside readers: %v", err)
 	}
 	must(t, one.Commit(), two.Commit(), writer.Rollback())
 	writer = d.begin(t)
-	if err := d.locks.TryLock(ctx, writer, name); err != nil {
+	if err := txlock.TryLock(ctx, d.dialect, writer, name); err != nil {
 		t.Errorf("after the readers: %v", err)
 	}
-	read := d.async(ctx, func(tx *sql.Tx) error { return d.locks.LockShared(ctx, tx, name) })
+	read := d.async(ctx, func(tx *sql.Tx) error { return txlock.LockShared(ctx, d.dialect, tx, name) })
 	d.awaitWaiters(t, 1)
 	must(t, writer.Commit())
 	err := <-read
@@ -253,10 +253,12 @@ func deadlock(t *testing.T, d *database) {
 	_, b := d.account(t)
 	ctx := within(t)
 	two := d.begin(t)
-	must(t, d.locks.Lock(ctx, two, b))
-	one := d.async(ctx, func(tx *sql.Tx) error { return errors.Join(d.locks.Lock(ctx, tx, a), d.locks.Lock(ctx, tx, b)) })
+	must(t, txlock.Lock(ctx, d.dialect, two, b))
+	one := d.async(ctx, func(tx *sql.Tx) error {
+		return errors.Join(txlock.Lock(ctx, d.dialect, tx, a), txlock.Lock(ctx, d.dialect, tx, b))
+	})
 	d.awaitWaiters(t, 1)
-	second := d.locks.Lock(ctx, two, a)
+	second := txlock.Lock(ctx, d.dialect, two, a)
 	must(t, two.Rollback())
 	first := <-one
 	if errors.Is(first, txlock.ErrConflict) == errors.Is(second, txlock.ErrConflict) || first != nil && second != nil {
@@ -273,16 +275,16 @@ func cancelled(t *testing.T, d *database) {
 	_, name := d.account(t)
 	ctx := within(t)
 	holder := d.begin(t)
-	must(t, d.locks.Lock(ctx, holder, name))
+	must(t, txlock.Lock(ctx, d.dialect, holder, name))
 	short, cancel := context.WithCancel(ctx)
-	gone := d.async(ctx, func(tx *sql.Tx) error { return d.locks.Lock(short, tx, name) })
+	gone := d.async(ctx, func(tx *sql.Tx) error { return txlock.Lock(short, d.dialect, tx, name) })
 	d.awaitWaiters(t, 1)
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) || ctx.Err() != nil {
 		t.Errorf("the error is %v, want the context's", err)
 	}
 	must(t, holder.Commit())
-	if err := d.locks.Lock(ctx, d.begin(t), name); err != nil {
+	if err := txlock.Lock(ctx, d.dialect, d.begin(t), name); err != nil {
 		t.Errorf("after the cancelled one: %v", err)
 	}
 }
@@ -292,16 +294,16 @@ func rows(t *testing.T, d *database) {
 	ctx := within(t)
 	name := fmt.Sprintf("rows/%v/%v", d.level, d.immediate)
 	ofTry := txlock.ErrUnknown
-	if d.locks == txlock.MySQL {
+	if d.dialect == txlock.MySQL {
 		ofTry = txlock.ErrHeld
 	}
 	for _, c := range []struct {
 		how  string
-		lock func(context.Context, txlock.Tx, ...string) error
+		lock func(context.Context, txlock.Dialect, txlock.Tx, ...string) error
 		want error
-	}{{"Lock", d.locks.Lock, txlock.ErrUnknown}, {"TryLock", d.locks.TryLock, ofTry}} {
+	}{{"Lock", txlock.Lock, txlock.ErrUnknown}, {"TryLock", txlock.TryLock, ofTry}} {
 		missing := d.begin(t)
-		if err := c.lock(ctx, missing, name); !errors.Is(err, c.want) {
+		if err := c.lock(ctx, d.dialect, missing, name); !errors.Is(err, c.want) {
 			t.Errorf("%s of a name without a row: %v, want %v", c.how, err, c.want)
 		}
 		must(t, missing.Rollback())
@@ -309,7 +311,7 @@ func rows(t *testing.T, d *database) {
 	var group sync.WaitGroup
 	for range 12 {
 		group.Go(func() {
-			if err := d.locks.Create(ctx, d, name+"/b", name, name+"/a"); err != nil {
+			if err := txlock.Create(ctx, d.dialect, d, name+"/b", name, name+"/a"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -317,8 +319,8 @@ func rows(t *testing.T, d *database) {
 	group.Wait()
 	byHand(t, d, name)
 	remover := d.begin(t)
-	must(t, d.locks.Lock(ctx, remover, name), d.locks.Remove(ctx, remover, name))
-	waited := d.async(ctx, func(tx *sql.Tx) error { return d.locks.Lock(ctx, tx, name) })
+	must(t, txlock.Lock(ctx, d.dialect, remover, name), txlock.Remove(ctx, d.dialect, remover, name))
+	waited := d.async(ctx, func(tx *sql.Tx) error { return txlock.Lock(ctx, d.dialect, tx, name) })
 	d.awaitWaiters(t, 1)
 	must(t, remover.Commit())
 	if err := <-waited; !errors.Is(err, txlock.ErrUnknown) && !errors.Is(err, txlock.ErrConflict) {
@@ -337,7 +339,7 @@ func byHand(t *testing.T, d *database, name string) {
 			_, err := conn.ExecContext(ctx, "BEGIN")
 			must(t, err)
 			for range 2 {
-				if err := d.locks.Lock(ctx, conn, name); err != nil {
+				if err := txlock.Lock(ctx, d.dialect, conn, name); err != nil {
 					t.Errorf("in a transaction begun by hand: %v", err)
 				}
 			}
@@ -345,7 +347,7 @@ func byHand(t *testing.T, d *database, name string) {
 			must(t, err)
 			continue
 		}
-		for how, err := range map[string]error{"Lock": d.locks.Lock(ctx, conn, name), "Remove": d.locks.Remove(ctx, conn, name)} {
+		for how, err := range map[string]error{"Lock": txlock.Lock(ctx, d.dialect, conn, name), "Remove": txlock.Remove(ctx, d.dialect, conn, name)} {
 			if err == nil || !strings.Contains(err.Error(), "*sql.Conn has none") {
 				t.Errorf("%s without a transaction: %v", how, err)
 			}

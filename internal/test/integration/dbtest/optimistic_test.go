@@ -47,7 +47,7 @@ func increment(t *testing.T, d *database) {
 // retryInside shows the trap: if reads see a snapshot, a conflict in a transaction stays one
 // however often it is tried again there. Retry begins a new transaction.
 func retryInside(t *testing.T, d *database) {
-	if d.immediate || d.locks == txlock.MySQL && d.level == sql.LevelSerializable {
+	if d.immediate || d.dialect == txlock.MySQL && d.level == sql.LevelSerializable {
 		return // there nobody can write what another has read
 	}
 	id, _ := d.account(t)

@@ -104,8 +104,8 @@ func (b *bench) setUp(t *testing.T) {
 	t.Helper()
 	for _, ddl := range []string{
 		"DROP TABLE IF EXISTS holdfast_fence",
-		b.dialect.Schema(),
-		b.dialect.Schema(), // again: this must do no harm
+		fence.Schema(b.dialect),
+		fence.Schema(b.dialect), // again: this must do no harm
 		"DROP TABLE IF EXISTS fencetest_account",
 		"CREATE TABLE fencetest_account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL)",
 	} {
@@ -173,7 +173,7 @@ func admitAsGate(t *testing.T, b *bench) {
 		token := driver.Token(i/8 + 1 + random.IntN(6))
 		mode := driver.Mode(random.IntN(2))
 		want := gate.Admit(token, mode)
-		got := b.tx(t.Context(), func(tx *sql.Tx) error { return b.dialect.Admit(t.Context(), tx, resource, token, mode) })
+		got := b.tx(t.Context(), func(tx *sql.Tx) error { return fence.AdmitTx(t.Context(), b.dialect, tx, resource, token, mode) })
 		wantStale, _ := errors.AsType[*fence.StaleError](want)
 		gotStale, stale := errors.AsType[*fence.StaleError](got)
 		if (wantStale != nil) != stale || (want == nil) != (got == nil) || stale && gotStale.Mark != wantStale.Mark {
@@ -213,14 +213,14 @@ func namesApart(t *testing.T, b *bench) {
 	for i, name := range names {
 		token := driver.Token(len(names) - i)
 		err := b.tx(t.Context(), func(tx *sql.Tx) error {
-			return b.dialect.Admit(t.Context(), tx, name, token, driver.Exclusive)
+			return fence.AdmitTx(t.Context(), b.dialect, tx, name, token, driver.Exclusive)
 		})
 		if err != nil {
 			t.Errorf("%q is not kept apart from the names before it: %v", name, err)
 		}
 	}
 	err := b.tx(t.Context(), func(tx *sql.Tx) error {
-		return b.dialect.Admit(t.Context(), tx, names[0], 1, driver.Exclusive)
+		return fence.AdmitTx(t.Context(), b.dialect, tx, names[0], 1, driver.Exclusive)
 	})
 	var stale *fence.StaleError
 	if !errors.As(err, &stale) || stale.Resource != names[0] || stale.Mark != driver.Token(len(names)) {
@@ -238,7 +238,7 @@ func noTransaction(t *testing.T, b *bench) {
 	defer conn.Close()
 	admit := func(tx fence.Tx, what string, refused bool) {
 		t.Helper()
-		err := b.dialect.Admit(t.Context(), tx, resource, 5, driver.Exclusive)
+		err := fence.AdmitTx(t.Context(), b.dialect, tx, resource, 5, driver.Exclusive)
 		if refused != (err != nil && strings.Contains(err.Error(), "transaction")) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -257,7 +257,7 @@ func noTransaction(t *testing.T, b *bench) {
 	admit(conn, "a connection after its transaction", true)
 	// Nothing of all that has left a mark.
 	err = b.tx(t.Context(), func(tx *sql.Tx) error {
-		return b.dialect.Admit(t.Context(), tx, resource, 4, driver.Exclusive)
+		return fence.AdmitTx(t.Context(), b.dialect, tx, resource, 4, driver.Exclusive)
 	})
 	if err != nil {
 		t.Errorf("a refused or rolled back token left a mark: %v", err)
@@ -276,7 +276,7 @@ type holder struct {
 
 func (h *holder) read(ctx context.Context) error {
 	return h.tx(ctx, func(tx *sql.Tx) (err error) {
-		if err := h.dialect.Admit(ctx, tx, h.resource, h.token, driver.Exclusive); err != nil {
+		if err := fence.AdmitTx(ctx, h.dialect, tx, h.resource, h.token, driver.Exclusive); err != nil {
 			return err
 		}
 		h.base, err = h.balance(ctx, tx, h.id)
@@ -286,7 +286,7 @@ func (h *holder) read(ctx context.Context) error {
 
 func (h *holder) write(ctx context.Context) error {
 	return h.tx(ctx, func(tx *sql.Tx) error {
-		if err := h.dialect.Admit(ctx, tx, h.resource, h.token, driver.Exclusive); err != nil {
+		if err := fence.AdmitTx(ctx, h.dialect, tx, h.resource, h.token, driver.Exclusive); err != nil {
 			return err
 		}
 		return h.setBalance(ctx, tx, h.id, h.base+1)
@@ -305,7 +305,7 @@ func twoResources(t *testing.T, b *bench) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(
-		b.dialect.Admit(ctx, older, toResource, 1, driver.Exclusive),
+		fence.AdmitTx(ctx, b.dialect, older, toResource, 1, driver.Exclusive),
 		b.setBalance(ctx, older, to, 10),
 	); err != nil {
 		t.Fatal(err)
@@ -318,14 +318,14 @@ func twoResources(t *testing.T, b *bench) {
 		first := b.dialect != fence.SQLite
 		done <- again(ctx, func(ctx context.Context) error {
 			return b.tx(ctx, func(tx *sql.Tx) error {
-				if err := b.dialect.Admit(ctx, tx, fromResource, 2, driver.Exclusive); err != nil {
+				if err := fence.AdmitTx(ctx, b.dialect, tx, fromResource, 2, driver.Exclusive); err != nil {
 					return err
 				}
 				if first {
 					first = false
 					close(between)
 				}
-				if err := b.dialect.Admit(ctx, tx, toResource, 2, driver.Exclusive); err != nil {
+				if err := fence.AdmitTx(ctx, b.dialect, tx, toResource, 2, driver.Exclusive); err != nil {
 					return err
 				}
 				out, err := b.balance(ctx, tx, from)

@@ -1,0 +1,93 @@
+// Package sqldialect has what packages sqllock, txlock, fence and optimistic share of the SQL of databases. Each of
+// them gives its names again, so that a program writes txlock.Postgres. It is one type in all of them.
+package sqldialect
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Dialect is a database's SQL.
+type Dialect uint8
+
+// The dialects.
+const (
+	Postgres Dialect = iota + 1 // PostgreSQL
+	MySQL                       // MariaDB 10.6 and MySQL 8.0, and later; InnoDB tables
+	SQLite                      // SQLite 3.35 and later
+)
+
+// Known reports whether the dialect is one of the three.
+func (d Dialect) Known() bool { return d >= Postgres && d <= SQLite }
+
+// Check returns an error unless the dialect is known.
+func (d Dialect) Check() error {
+	if d.Known() {
+		return nil
+	}
+	return fmt.Errorf("dialect %d is unknown: use Postgres, MySQL or SQLite", uint8(d))
+}
+
+// String returns "postgres", "mysql" or "sqlite".
+func (d Dialect) String() string {
+	if !d.Known() {
+		return "unknown dialect"
+	}
+	return [...]string{Postgres: "postgres", MySQL: "mysql", SQLite: "sqlite"}[d]
+}
+
+var words = [...]*strings.Replacer{
+	Postgres: strings.NewReplacer("{name}", "$1", "{2}", "$2", "{3}", "$3", "{max}", "greatest", "{key}", `text COLLATE "C"`,
+		"{busy}", " WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"),
+	MySQL: strings.NewReplacer("{name}", "UNHEX(?)", "{2}", "?", "{3}", "?", "{max}", "GREATEST", "{key}", "VARBINARY(512)",
+		"{busy}", " ENGINE = InnoDB"),
+	SQLite: strings.NewReplacer("{name}", "?", "{2}", "?", "{3}", "?", "{max}", "max", "{key}", "TEXT", "{busy}", " WITHOUT ROWID"),
+}
+
+// Words replaces {words} in SQL by the dialect's own. It panics if the dialect is unknown.
+//
+//	{name}      the placeholder of the first argument, a name by [Dialect.Name]
+//	{2}, {3}    those of the second and the third one
+//	{max}       the greatest of several values
+//	{key}       the type of a column of names. Names that differ in a byte are different: MySQL's text types would not
+//	            keep them apart, under most collations and with trailing spaces
+//	{busy}      the options of a table whose rows are written with each lock. Each write is a new version of a row in
+//	            PostgreSQL: room for it on the same page, and a vacuum that does not wait for a fifth of the table, keep
+//	            the table small
+func (d Dialect) Words(text string) string {
+	if err := d.Check(); err != nil {
+		panic("sqldialect: " + err.Error())
+	}
+	return words[d].Replace(text)
+}
+
+// Name returns a name as an argument: to MySQL as hexadecimal digits. No conversion between character sets touches
+// them, and a client library that writes arguments into the text cannot quote them wrongly, as it may a name on a
+// connection in GBK.
+func (d Dialect) Name(name string) any {
+	if d == MySQL {
+		return hex.EncodeToString([]byte(name))
+	}
+	return name
+}
+
+// Placeholder returns what stands for the n-th argument, counted from 1, in a statement.
+func (d Dialect) Placeholder(n int) string {
+	if d == Postgres {
+		return "$" + strconv.Itoa(n)
+	}
+	return "?"
+}
+
+// Tx is a transaction of the caller: a *sql.Tx, a pgx.Tx by sqllock/pgconn.FromTx, or a *sql.Conn on which the
+// caller has begun a transaction by hand. A *sql.DB, a type that embeds one, and a *sql.Conn without a transaction
+// are refused: every statement would be a transaction of its own. With types that have no methods Commit and
+// Rollback, checking that costs two more statements (in SQLite one).
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
