@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/sqltx"
 	"github.com/holdfastlock/holdfast/sqldialect"
 )
 
@@ -84,7 +83,7 @@ func AdmitTx(ctx context.Context, d Dialect, tx Tx, resource string, token drive
 	}
 	// Without a transaction the token would be adopted at once, a newer holder would not wait for the
 	// work, and refused work would not be rolled back.
-	if err := sqltx.Check(ctx, d, tx); err != nil {
+	if err := d.CheckTx(ctx, tx); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
 	offer := marks{exclusive: token}

@@ -3,8 +3,6 @@
 package sqldialect
 
 import (
-	"context"
-	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -81,13 +79,4 @@ func (d Dialect) Placeholder(n int) string {
 		return "$" + strconv.Itoa(n)
 	}
 	return "?"
-}
-
-// Tx is a transaction of the caller: a *sql.Tx, a pgx.Tx by sqllock/pgconn.FromTx, or a *sql.Conn on which the
-// caller has begun a transaction by hand. A *sql.DB, a type that embeds one, and a *sql.Conn without a transaction
-// are refused: every statement would be a transaction of its own. With types that have no methods Commit and
-// Rollback, checking that costs two more statements (in SQLite one).
-type Tx interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }

@@ -74,7 +74,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/sqlerr"
-	"github.com/holdfastlock/holdfast/internal/sqltx"
 	"github.com/holdfastlock/holdfast/sqldialect"
 )
 
@@ -185,7 +184,7 @@ func check(ctx context.Context, d Dialect, tx Tx, names []string) error {
 	if err := checkNames(d, names); err != nil {
 		return err
 	}
-	if err := sqltx.Check(ctx, d, tx); err != nil {
+	if err := d.CheckTx(ctx, tx); err != nil {
 		return fmt.Errorf("txlock: %w", sqlerr.Judged(err))
 	}
 	return nil
