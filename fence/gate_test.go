@@ -81,7 +81,7 @@ func TestInvalid(t *testing.T) {
 			"Gate.Do":     gate.Do(c.token, c.mode, work),
 			"Gates.Admit": gates.Admit("a", c.token, c.mode),
 			"Gates.Do":    gates.Do("a", c.token, c.mode, work),
-			"AdmitTx":     AdmitTx(t.Context(), Postgres, noTx{t}, "a", c.token, c.mode),
+			"AdmitTx":     AdmitTx(t.Context(), Postgres, noTx{}, "a", c.token, c.mode),
 		} {
 			if !errors.Is(err, c.want) || errors.Is(err, ErrStale) {
 				t.Errorf("%s of %v token %d: %v, want %v", guard, c.mode, c.token, err, c.want)

@@ -90,7 +90,7 @@ func AdmitTx(ctx context.Context, d Dialect, tx Tx, resource string, token drive
 	if mode == driver.Shared {
 		offer = marks{shared: token}
 	}
-	after, err := raise(ctx, d, tx, d.Name(resource), int64(offer.exclusive), int64(offer.shared))
+	after, err := raise(ctx, d, tx, d.NameArg(resource), int64(offer.exclusive), int64(offer.shared))
 	if err != nil {
 		return fmt.Errorf("fence: admitting %v token %d of %q: %w", mode, token, resource, err)
 	}

@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -10,23 +9,13 @@ import (
 
 // What the statements do is tested on real databases, by package fencetest.
 
-// noTx fails the test when it is used.
-type noTx struct{ t *testing.T }
-
-func (tx noTx) ExecContext(_ context.Context, query string, _ ...any) (sql.Result, error) {
-	tx.t.Errorf("executed %s", query)
-	return nil, errors.New("unexpected")
-}
-
-func (tx noTx) QueryRowContext(_ context.Context, query string, _ ...any) *sql.Row {
-	tx.t.Errorf("queried %s", query)
-	return new(sql.Row)
-}
+// noTx panics when it is used.
+type noTx struct{ Tx }
 
 // TestAdmitTxRefusesBeforeIO: names and pools, too, are refused before any I/O.
 func TestAdmitTxRefusesBeforeIO(t *testing.T) {
 	for _, name := range []string{"", "a//b", "a\n", strings.Repeat("x", 513)} {
-		if err := AdmitTx(t.Context(), MySQL, noTx{t}, name, 1, exclusive); !errors.Is(err, ErrInvalid) {
+		if err := AdmitTx(t.Context(), MySQL, noTx{}, name, 1, exclusive); !errors.Is(err, ErrInvalid) {
 			t.Errorf("name %.20q: %v", name, err)
 		}
 	}

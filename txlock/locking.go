@@ -110,7 +110,7 @@ func (l *locking) verify() (name string, err error) {
 		return "", nil
 	}
 	for _, name := range l.locked {
-		if _, err := l.tx.ExecContext(l.ctx, l.dialect.Words(raise), l.dialect.Name(name)); err != nil {
+		if _, err := l.tx.ExecContext(l.ctx, l.dialect.Words(raise), l.dialect.NameArg(name)); err != nil {
 			return name, err
 		}
 	}
@@ -122,6 +122,6 @@ var errOldSnapshot = fmt.Errorf("%w: it read before it locked, and its snapshot 
 
 // count runs a query for the count of a name.
 func (l *locking) count(query, name string) (count int64, err error) {
-	err = l.tx.QueryRowContext(l.ctx, l.dialect.Words(query), l.dialect.Name(name)).Scan(&count)
+	err = l.tx.QueryRowContext(l.ctx, l.dialect.Words(query), l.dialect.NameArg(name)).Scan(&count)
 	return count, err
 }

@@ -47,7 +47,7 @@ func exec(ctx context.Context, d Dialect, db Execer, doing, text string, names [
 		return err
 	}
 	for _, name := range inOrder(names) {
-		if _, err := db.ExecContext(ctx, d.Words(text), d.Name(name)); err != nil {
+		if _, err := db.ExecContext(ctx, d.Words(text), d.NameArg(name)); err != nil {
 			return failed(doing, name, err)
 		}
 	}

@@ -1,9 +1,7 @@
 package txlock
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,18 +9,8 @@ import (
 
 // What the statements do is tested on real databases, in package internal/test/integration/dbtest.
 
-// noTx fails the test when it is used.
-type noTx struct{ t *testing.T }
-
-func (tx noTx) ExecContext(_ context.Context, query string, _ ...any) (sql.Result, error) {
-	tx.t.Errorf("executed %s", query)
-	return nil, errors.New("unexpected")
-}
-
-func (tx noTx) QueryRowContext(_ context.Context, query string, _ ...any) *sql.Row {
-	tx.t.Errorf("queried %s", query)
-	return new(sql.Row)
-}
+// noTx panics when it is used.
+type noTx struct{ Tx }
 
 // TestRefusedBeforeIO: what can never be locked is refused before any statement (P10).
 func TestRefusedBeforeIO(t *testing.T) {
@@ -39,17 +27,17 @@ func TestRefusedBeforeIO(t *testing.T) {
 			}
 		}
 	}
-	try("no name", "no name", MySQL, noTx{t})
-	try("a bad name", "name", MySQL, noTx{t}, "good", "a//b")
-	try("a name too long", "name", SQLite, noTx{t}, strings.Repeat("x", 513))
+	try("no name", "no name", MySQL, noTx{})
+	try("a bad name", "name", MySQL, noTx{}, "good", "a//b")
+	try("a name too long", "name", SQLite, noTx{}, strings.Repeat("x", 513))
 	try("a pool", "*sql.DB", Postgres, new(sql.DB), "a")
 	try("what embeds a pool", "*sql.DB", Postgres, struct{ *sql.DB }{new(sql.DB)}, "a")
-	try("dialect 0", "unknown", 0, noTx{t}, "a")
-	try("dialect 4", "unknown", 4, noTx{t}, "a")
-	if _, err := LockFree(ctx, SQLite, noTx{t}, 0, "a"); err == nil {
+	try("dialect 0", "unknown", 0, noTx{}, "a")
+	try("dialect 4", "unknown", 4, noTx{}, "a")
+	if _, err := LockFree(ctx, SQLite, noTx{}, 0, "a"); err == nil {
 		t.Error("limit 0 was accepted")
 	}
-	if err := Create(ctx, Postgres, noTx{t}, "good", ""); err == nil {
+	if err := Create(ctx, Postgres, noTx{}, "good", ""); err == nil {
 		t.Error("a row for a bad name was created")
 	}
 }

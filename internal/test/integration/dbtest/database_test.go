@@ -187,11 +187,8 @@ func crowd(t *testing.T, f func(worker int) error) {
 
 // sql numbers the placeholders where the dialect wants that.
 func (d *database) sql(query string) string {
-	if d.dialect != txlock.Postgres {
-		return query
-	}
-	for n := 1; strings.Contains(query, "?"); n++ {
-		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
+	for n := 1; d.dialect == txlock.Postgres && strings.Contains(query, "?"); n++ {
+		query = strings.Replace(query, "?", d.dialect.Placeholder(n), 1)
 	}
 	return query
 }

@@ -117,11 +117,8 @@ func (b *bench) setUp(t *testing.T) {
 
 // sql numbers the placeholders where the dialect wants that.
 func (b *bench) sql(query string) string {
-	if b.dialect != fence.Postgres {
-		return query
-	}
-	for n := 1; strings.Contains(query, "?"); n++ {
-		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
+	for n := 1; b.dialect == fence.Postgres && strings.Contains(query, "?"); n++ {
+		query = strings.Replace(query, "?", b.dialect.Placeholder(n), 1)
 	}
 	return query
 }
