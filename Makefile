@@ -7,11 +7,19 @@ ARGS ?=
 BENCH ?= .
 # Which packages of the soak: make soak ONLY=redislock
 ONLY ?=
+# Where the command goes: make install BIN=/usr/local/bin
+BIN ?= $(shell go env GOPATH)/bin
 
-.PHONY: help test soak bench lint lines fmt deps binaries demo cell
+.PHONY: help hello install test soak bench lint lines fmt deps binaries demo cell
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+hello: ## two processes want one lock, and the second one waits for the first
+	@scripts/hello
+
+install: ## build the command into BIN, by default where go install does
+	CGO_ENABLED=0 go build -buildvcs=auto -trimpath -ldflags '-s -w' -o '$(BIN)/holdfast' ./cmd/holdfast
 
 test: ## the gate: install missing servers (Debian, as root), then the tests that no slow machine fails
 	@scripts/test $(ARGS)
