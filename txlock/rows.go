@@ -6,22 +6,22 @@ import (
 	"encoding/hex"
 )
 
-// schemas create the table. Names that differ in a byte are different: MySQL's text types
-// would not keep them apart, under most collations and with trailing spaces. The column turn
-// counts the exclusive locks of a name: see texts.
+// schemas create the table. Names that differ in a byte are different: MySQL's text types would not keep them
+// apart, under most collations and with trailing spaces. The column turn counts the exclusive locks of a
+// name: see texts.
 var schemas = [...]string{
-	// Each lock writes a new version of its row. Room for that on the same page, and a
-	// vacuum that does not wait for a fifth of the table, keep the table small.
+	// Each lock writes a new version of its row. Room for that on the same page, and a vacuum that does not wait
+	// for a fifth of the table, keep the table small.
 	Postgres: `CREATE TABLE IF NOT EXISTS holdfast_txlock (name TEXT COLLATE "C" PRIMARY KEY, turn BIGINT NOT NULL)` +
 		" WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)",
 	MySQL:  "CREATE TABLE IF NOT EXISTS holdfast_txlock (name VARBINARY(512) PRIMARY KEY, turn BIGINT NOT NULL) ENGINE=InnoDB",
 	SQLite: "CREATE TABLE IF NOT EXISTS holdfast_txlock (name TEXT NOT NULL PRIMARY KEY, turn INTEGER NOT NULL) WITHOUT ROWID",
 }
 
-// Schema returns the statement that creates the table of names, holdfast_txlock,
-// unless it exists. Run it once, for example among your migrations, in the schema where the
-// transactions will find the table. A role that locks needs SELECT and UPDATE on it, one
-// that creates and removes names INSERT and DELETE. It is "" for an unknown dialect.
+// Schema returns the statement that creates the table of names, holdfast_txlock, unless it exists. Run it
+// once, for example among your migrations, in the schema where the transactions will find the table. A role
+// that locks needs SELECT and UPDATE on it, one that creates and removes names INSERT and DELETE. It is ""
+// for an unknown dialect.
 func (d Dialect) Schema() string {
 	if !d.known() {
 		return ""
@@ -47,18 +47,17 @@ var (
 	}
 )
 
-// Create makes rows for the names, unless they have one; any number of clients may do so at
-// the same time. With a *sql.DB the names can be locked at once. With a transaction they can
-// be locked when it is committed; until then others that create one of them wait. In
-// PostgreSQL above READ COMMITTED it fails with [ErrConflict] if another transaction has
-// created one since this one's snapshot.
+// Create makes rows for the names, unless they have one; any number of clients may do so at the same time.
+// With a *sql.DB the names can be locked at once. With a transaction they can be locked when it is committed;
+// until then others that create one of them wait. In PostgreSQL above READ COMMITTED it fails with
+// [ErrConflict] if another transaction has created one since this one's snapshot.
 func (d Dialect) Create(ctx context.Context, db Execer, names ...string) error {
 	return d.exec(ctx, db, "creating", createStatements, names)
 }
 
-// Remove deletes the rows of names, which the transaction must have locked exclusively, when
-// the things that they stood for are gone. Transactions that wait for one of them get
-// [ErrUnknown], or [ErrConflict], when this one commits.
+// Remove deletes the rows of names, which the transaction must have locked exclusively, when the things that
+// they stood for are gone. Transactions that wait for one of them get [ErrUnknown], or [ErrConflict], when
+// this one commits.
 func (d Dialect) Remove(ctx context.Context, tx Tx, names ...string) error {
 	if err := d.check(ctx, tx, names); err != nil {
 		return err
@@ -79,9 +78,9 @@ func (d Dialect) exec(ctx context.Context, db Execer, doing string, statements [
 	return nil
 }
 
-// key is a name as an argument: to MySQL hexadecimal digits. No conversion between character sets
-// touches them, and a client library that writes arguments into the text cannot quote them
-// wrongly, as it may a name on a connection in GBK.
+// key is a name as an argument: to MySQL hexadecimal digits. No conversion between character sets touches
+// them, and a client library that writes arguments into the text cannot quote them wrongly, as it may a name
+// on a connection in GBK.
 func (d Dialect) key(name string) any {
 	if d == MySQL {
 		return hex.EncodeToString([]byte(name))
