@@ -152,7 +152,8 @@ Waiting. The time of -w begins when run starts, and covers opening the store too
 that does not work is tried again until that time is over. Run ends at once if no waiting helps: the
 host's name is not known, its certificate is not trusted, the password is refused, or rights are
 missing. If the store has said nothing when the time is over, run asks once more whether the lock is
-held, and ends a second later. Without -w a silent store is given up after 5 to 15 s.
+held, and ends within two seconds, with --fallback within some more. Without -w a silent store is
+given up after 5 to 15 s.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with its exit
 code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says nothing if it
