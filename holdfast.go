@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,11 @@ type Client struct {
 // Parameters of the URL that begin with "hf." are Holdfast's: hf.prefix is ClientOptions.Prefix,
 // hf.ttl is ClientOptions.TTL (as time.ParseDuration reads it: 10s, 1m30s), the others are the
 // driver's. An unknown one is an error. No error, log record or note shows the URL's password.
-func Open(ctx context.Context, rawURL string) (*Client, error) {
+func Open(ctx context.Context, rawURL string) (*Client, error) { return OpenWith(ctx, rawURL, nil) }
+
+// OpenWith is Open with options. hf.prefix and hf.ttl of the URL take the place of Prefix and TTL. Nil options mean the
+// defaults.
+func OpenWith(ctx context.Context, rawURL string, o *ClientOptions) (*Client, error) {
 	if ctx == nil {
 		return nil, errNilContext("open")
 	}
@@ -49,7 +54,12 @@ func Open(ctx context.Context, rawURL string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("holdfast: open %s: %w", driver.Redact(u), err)
 	}
-	c, err := New(d, &ClientOptions{Prefix: params.Prefix, TTL: params.TTL})
+	opts := ClientOptions{}
+	if o != nil {
+		opts = *o
+	}
+	opts.Prefix, opts.TTL = cmp.Or(params.Prefix, opts.Prefix), cmp.Or(params.TTL, opts.TTL)
+	c, err := New(d, &opts)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

@@ -231,6 +231,27 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestOpenWith: options are taken, and parameters of the URL are stronger.
+func TestOpenWith(t *testing.T) {
+	c, err := holdfast.OpenWith(t.Context(), "mem://open-with?hf.prefix=url/", &holdfast.ClientOptions{Prefix: "options/", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	plain, err := holdfast.Open(t.Context(), "mem://open-with")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	lease, err := c.Mutex("x", nil).TryAcquire(t.Context())
+	if err != nil || time.Until(lease.ValidUntil()) < time.Minute {
+		t.Fatalf("the TTL of the options is not that of the lock: %v", err)
+	}
+	if _, err := plain.Mutex("url/x", nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("the URL's prefix does not win: %v", err)
+	}
+}
+
 // TestPrefix: a prefix keeps apart programs that share a store, and they do not see it.
 func TestPrefix(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -52,7 +52,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "try", true)
 }
 
-// Do acquires the lock, runs fn, and releases the lock, also if fn panics.
+// Do acquires the lock, runs fn, and releases the lock, also if fn panics. Its context bounds the wait
+// and the work: to bound the wait only, use Acquire.
 //
 // The context given to fn ends when the lock can no longer be trusted; its cause is then the
 // *LostError. It carries the hold, so that goroutines started under it count as the holder (see

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/core/engine"
 	"github.com/holdfastlock/holdfast/internal/core/lease"
+	"github.com/holdfastlock/holdfast/internal/hostnote"
 )
 
 // ClientOptions configure a client. The zero value means the defaults.
@@ -221,14 +221,4 @@ type settingsKey struct {
 }
 
 // defaultNote tells an operator where to find the holder.
-var defaultNote = func() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	note := fmt.Sprintf("%s on %s, pid %d", filepath.Base(os.Args[0]), host, os.Getpid())
-	if len(note) > MaxNote || !utf8.ValidString(note) {
-		note = fmt.Sprintf("pid %d", os.Getpid())
-	}
-	return note
-}()
+var defaultNote = hostnote.Of(os.Args[0], MaxNote)

@@ -252,7 +252,7 @@ func TestHeldError(t *testing.T) {
 		want string
 	}{
 		{HeldError{}, "held by another"},
-		{HeldError{Name: "orders/42", Queued: 2, ExpiresIn: time.Second}, "held by another"},
+		{HeldError{Name: "orders/42", Queued: 2, ExpiresIn: time.Second}, "held by another, or closed for another 1s"},
 		{HeldError{Token: 7}, "held by another"},
 		{HeldError{Note: "till 3"}, `held by another ("till 3")`},
 		{HeldError{Note: "till\n3", Token: 7}, `held by another ("till\n3", token 7)`},

@@ -17,7 +17,7 @@ var (
 	// ErrBroken: an operator broke the hold.
 	ErrBroken = errors.New("broken by an operator")
 	// ErrMismatch: the name is in use as another kind of lock or with another number of slots.
-	ErrMismatch = errors.New("name is in use as another kind of lock")
+	ErrMismatch = errors.New("name is in use as another kind of lock, or with another number of slots")
 	// ErrUnsupported: the store cannot do this.
 	ErrUnsupported = errors.New("not supported by this store")
 	// ErrUncertain: the store may or may not have done it.
@@ -64,7 +64,10 @@ func (e *HeldError) Error() string {
 	}
 	var b strings.Builder
 	b.WriteString(ErrHeld.Error())
-	if e.Note != "" {
+	switch {
+	case e.Note == "" && e.Token == 0 && e.ExpiresIn > 0: // after a minimum hold there is no holder
+		fmt.Fprintf(&b, ", or closed for another %v", e.ExpiresIn.Round(time.Second/10))
+	case e.Note != "":
 		fmt.Fprintf(&b, " (%q", e.Note)
 		if e.Token != 0 {
 			fmt.Fprintf(&b, ", token %d", e.Token)

@@ -150,7 +150,7 @@ type Holder struct {
 	// knows the hold, or 0. Such a number does not grow, so it is no fencing token.
 	Token   Token
 	Note    string
-	Held    time.Duration // since when, by the store's clock; 0: the store does not know
+	Held    time.Duration // since when, by the store's clock, in etcd and ZooKeeper its wait included; 0: the store does not know
 	Expires time.Duration // in how long, unless renewed; 0: the store does not know, or never
 }
 

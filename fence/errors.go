@@ -9,14 +9,12 @@ import (
 
 // The errors of a refusal. Match them with errors.Is.
 var (
-	// ErrStale: a newer hold has used the resource. The work must not be
-	// retried under the same hold. Detail is in a *StaleError.
+	// ErrStale: a newer hold has used the resource. The work must not be retried under the same hold. Detail is
+	// in a *StaleError.
 	ErrStale = errors.New("stale fencing token")
-	// ErrNoToken: the token is 0, which means that the lock's store gives
-	// none. Such a lock cannot be fenced.
+	// ErrNoToken: the token is 0, which means that the lock's store gives none. Such a lock cannot be fenced.
 	ErrNoToken = errors.New("no fencing token: the lock's store gives none, so its holds cannot be fenced")
-	// ErrInvalid: the token, the mode or the resource's name can never be
-	// admitted, whatever the marks are.
+	// ErrInvalid: the token, the mode or the resource's name can never be admitted, whatever the marks are.
 	ErrInvalid = errors.New("cannot be fenced")
 )
 
@@ -43,9 +41,8 @@ func (e *StaleError) Error() string {
 // Is makes a StaleError match ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// maxToken is the highest possible token (see [driver.Token]). A higher number is
-// a mistake, for example a time in nanoseconds, and would close the resource for
-// ever if it were adopted.
+// maxToken is the highest possible token (see [driver.Token]). A higher number is a mistake, for example a
+// time in nanoseconds, and would close the resource for ever if it were adopted.
 const maxToken = driver.Token(1<<53 - 1)
 
 // checkToken returns an error if the token can never be admitted in the mode.
@@ -63,8 +60,7 @@ func checkToken(token driver.Token, mode driver.Mode) error {
 	return nil
 }
 
-// checkUse is checkToken for a resource that has a name. The rules for names
-// are those of locks (P10).
+// checkUse is checkToken for a resource that has a name. The rules for names are those of locks (P10).
 func checkUse(resource string, token driver.Token, mode driver.Mode) error {
 	if err := driver.CheckName(resource); err != nil {
 		return fmt.Errorf("resource %w: %w", ErrInvalid, err)

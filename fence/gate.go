@@ -11,8 +11,8 @@ import (
 // marks are the highest tokens that a resource has admitted; 0: none yet.
 type marks struct{ exclusive, shared driver.Token }
 
-// admit returns the marks after the token's admission, or the marks as they
-// were and a *StaleError. The token and mode have been checked.
+// admit returns the marks after the token's admission, or the marks as they were and a *StaleError. The token
+// and mode have been checked.
 func (m marks) admit(token driver.Token, mode driver.Mode) (marks, error) {
 	newest := m.exclusive
 	if mode == driver.Exclusive {
@@ -29,24 +29,23 @@ func (m marks) admit(token driver.Token, mode driver.Mode) (marks, error) {
 	return m, nil
 }
 
-// Gate guards one resource that lives as long as the process: a cache, a
-// device, a connection. The zero value is ready and has admitted nothing. A
-// Gate is safe for concurrent use and must not be copied after its first use.
+// Gate guards one resource that lives as long as the process: a cache, a device, a connection. The zero value
+// is ready and has admitted nothing. A Gate is safe for concurrent use and must not be copied after its first
+// use.
 //
-// A gate forgets its marks when the process ends. A resource that outlives the
-// process needs a guard that outlives it too, such as [AdmitTx].
+// A gate forgets its marks when the process ends. A resource that outlives the process needs a guard that
+// outlives it too, such as [AdmitTx].
 type Gate struct {
 	work  sync.RWMutex // held over the work of Do
 	mu    sync.Mutex
 	marks marks
 }
 
-// Admit adopts the token, or refuses it with a *StaleError ([ErrStale]),
-// [ErrNoToken] or [ErrInvalid]. Call it at the first touch of the resource and
-// at each one after that, reads included.
+// Admit adopts the token, or refuses it with a *StaleError ([ErrStale]), [ErrNoToken] or [ErrInvalid]. Call
+// it at the first touch of the resource and at each one after that, reads included.
 //
-// Nothing keeps a newer token from being admitted between Admit's return and
-// the touch itself: hold a lock of your own over both, or use [Gate.Do].
+// Nothing keeps a newer token from being admitted between Admit's return and the touch itself: hold a lock of
+// your own over both, or use [Gate.Do].
 func (g *Gate) Admit(token driver.Token, mode driver.Mode) error {
 	if err := checkToken(token, mode); err != nil {
 		return err
@@ -58,12 +57,12 @@ func (g *Gate) Admit(token driver.Token, mode driver.Mode) error {
 	return err
 }
 
-// Do admits the token and runs work as one step: meanwhile the gate runs no other
-// work, except that of several shared tokens at the same time. It returns Admit's
-// error without running work, or the error of work.
+// Do admits the token and runs work as one step: meanwhile the gate runs no other work, except that of
+// several shared tokens at the same time. It returns Admit's error without running work, or the error of
+// work.
 //
-// Keep work short, and do not let it wait for a client, because a newer holder
-// waits until it returns. Work that calls Do of the same gate deadlocks.
+// Keep work short, and do not let it wait for a client, because a newer holder waits until it returns. Work
+// that calls Do of the same gate deadlocks.
 func (g *Gate) Do(token driver.Token, mode driver.Mode, work func() error) error {
 	if mode == driver.Shared {
 		g.work.RLock()
@@ -78,16 +77,15 @@ func (g *Gate) Do(token driver.Token, mode driver.Mode, work func() error) error
 	return work()
 }
 
-// Marks returns the highest exclusive and the highest shared token admitted so
-// far, for metrics and logs; 0: none.
+// Marks returns the highest exclusive and the highest shared token admitted so far, for metrics and logs; 0:
+// none.
 func (g *Gate) Marks() (exclusive, shared driver.Token) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.marks.exclusive, g.marks.shared
 }
 
-// raises reports whether the token would be admitted and would raise a mark.
-// It adopts nothing.
+// raises reports whether the token would be admitted and would raise a mark. It adopts nothing.
 func (g *Gate) raises(token driver.Token, mode driver.Mode) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,21 +93,17 @@ func (g *Gate) raises(token driver.Token, mode driver.Mode) bool {
 	return err == nil && after != g.marks
 }
 
-// Gates is a set of gates by the names of their resources, made as they are
-// needed. The zero value is ready. It is safe for concurrent use and must not
-// be copied after its first use.
+// Gates is a set of gates by the names of their resources, made as they are needed. The zero value is ready.
+// It is safe for concurrent use and must not be copied after its first use.
 //
-// A gate takes about 200 bytes and its name, and is kept for ever unless Retain
-// says otherwise. A mark may be forgotten only when no work under an older
-// token can arrive any more: afterwards the first token is admitted, even that
-// of a holder which was paused all the time.
+// A gate takes about 200 bytes and its name, and is kept for ever unless Retain says otherwise. A mark may be
+// forgotten only when no work under an older token can arrive any more: afterwards the first token is
+// admitted, even that of a holder which was paused all the time.
 type Gates struct {
-	// Retain is the least time for which an unused gate is kept; it may be
-	// kept for up to twice that. It must be longer than any pause, retry,
-	// queue and running piece of work of a client can be: days rather than
-	// minutes. A gate is in use while the work of Do runs. The time that the host
-	// is suspended does not count. 0, or less, keeps every gate for ever. It must
-	// not be changed after the first use.
+	// Retain is the least time for which an unused gate is kept; it may be kept for up to twice that. It must be
+	// longer than any pause, retry, queue and running piece of work of a client can be: days rather than
+	// minutes. A gate is in use while the work of Do runs. The time that the host is suspended does not count.
+	// 0, or less, keeps every gate for ever. It must not be changed after the first use.
 	Retain time.Duration
 
 	mu      sync.Mutex
@@ -125,8 +119,7 @@ type busyGate struct {
 	calls int
 }
 
-// Admit is [Gate.Admit] of the resource's gate. Its *StaleError names the
-// resource.
+// Admit is [Gate.Admit] of the resource's gate. Its *StaleError names the resource.
 func (g *Gates) Admit(resource string, token driver.Token, mode driver.Mode) error {
 	if err := checkUse(resource, token, mode); err != nil {
 		return err
@@ -209,8 +202,8 @@ func (g *Gates) end(resource string) {
 	}
 }
 
-// raises is [Gate.raises] of the resource's gate. It makes no gate, so that a
-// token that turns out to be forged leaves nothing behind.
+// raises is [Gate.raises] of the resource's gate. It makes no gate, so that a token that turns out to be
+// forged leaves nothing behind.
 func (g *Gates) raises(resource string, token driver.Token, mode driver.Mode) bool {
 	g.mu.Lock()
 	gate := g.foundLocked(resource)
@@ -218,8 +211,8 @@ func (g *Gates) raises(resource string, token driver.Token, mode driver.Mode) bo
 	return gate == nil || gate.raises(token, mode)
 }
 
-// rotateLocked forgets gates that nobody has used for Retain. It forgets a whole
-// generation at a time, so that its cost does not grow with their number.
+// rotateLocked forgets gates that nobody has used for Retain. It forgets a whole generation at a time, so
+// that its cost does not grow with their number.
 func (g *Gates) rotateLocked() {
 	if g.recent == nil {
 		g.recent, g.rotated = make(map[string]*Gate), time.Now()

@@ -12,12 +12,10 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Redis guards resources whose data are in Redis, or in a server that speaks its
-// protocol and runs its Lua scripts. It imports no client library: the program
-// provides Eval, a few lines for any of them.
+// Redis guards resources whose data are in Redis, or in a server that speaks its protocol and runs its Lua
+// scripts. It imports no client library: the program provides Eval, a few lines for any of them.
 //
-// The guard and the work that it admits are one script, which the server runs as
-// one step. So
+// The guard and the work that it admits are one script, which the server runs as one step. So
 //
 //   - everything that touches the data is a script of [Redis.Do], reads included.
 //     [Redis.Admit], and a command after it, are two steps;
@@ -27,28 +25,25 @@ import (
 //     then send it again. The same token is admitted again, so doing the work
 //     twice must be harmless, as with SET and not with INCR.
 //
-// The marks of a resource are two fields, exclusive_mark and shared_mark, of a
-// hash. Its key is the caller's choice: a key of its own, or the hash with the
-// resource's own data. In Redis Cluster it must have the hash slot of the data,
-// by a common hash tag: {stock:42}:marks for stock:42.
+// The marks of a resource are two fields, exclusive_mark and shared_mark, of a hash. Its key is the caller's
+// choice: a key of its own, or the hash with the resource's own data. In Redis Cluster it must have the hash
+// slot of the data, by a common hash tag: {stock:42}:marks for stock:42.
 //
 // # What it rests on
 //
-// Marks and data are in one server and are written in one step, so a restart or a
-// fail-over that loses the last writes takes both back together. If the marks
-// alone are lost, an old token is admitted: they may be evicted (any
-// maxmemory-policy but noeviction), expire too soon (Retain), or their key is
-// deleted or renamed. The guard may fence tokens of locks in any store; those must
-// keep growing (promise P3). After a fail-over of a Redis whose replica's clock is
-// behind they do not, and are refused until the clock has passed the marks.
+// Marks and data are in one server and are written in one step, so a restart or a fail-over that loses the
+// last writes takes both back together. If the marks alone are lost, an old token is admitted: they may be
+// evicted (any maxmemory-policy but noeviction), expire too soon (Retain), or their key is deleted or
+// renamed. The guard may fence tokens of locks in any store; those must keep growing (promise P3). After a
+// fail-over of a Redis whose replica's clock is behind they do not, and are refused until the clock has
+// passed the marks.
 //
 // A Redis is a value that may be copied; it is safe for concurrent use if Eval is.
 type Redis struct {
-	// Eval runs a Lua script with keys and arguments, and returns its reply as
-	// the client library makes it. An error that the script raises must come
-	// back as one whose text has the server's in it. Scripts are few and never
-	// vary with keys and arguments, so a library's way to send them by their
-	// hash (EVALSHA) is right. With go-redis:
+	// Eval runs a Lua script with keys and arguments, and returns its reply as the client library makes it. An
+	// error that the script raises must come back as one whose text has the server's in it. Scripts are few and
+	// never vary with keys and arguments, so a library's way to send them by their hash (EVALSHA) is right. With
+	// go-redis:
 	//
 	//	func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 	//		return redis.NewScript(script).Run(ctx, client, keys, args...).Result()
@@ -56,11 +51,9 @@ type Redis struct {
 	//
 	// Package internal/test/integration/fencetest has the same for rueidis, as an example.
 	Eval func(ctx context.Context, script string, keys []string, args ...any) (any, error)
-	// Retain is how long the marks are kept after their last use, at least 1 ms.
-	// It must be longer than any pause, retry, queue and running piece of work
-	// of a client can be: days rather than minutes. It is the life of the whole
-	// key, so with marks in the hash of the data it must be 0. 0 keeps them for
-	// ever.
+	// Retain is how long the marks are kept after their last use, at least 1 ms. It must be longer than any
+	// pause, retry, queue and running piece of work of a client can be: days rather than minutes. It is the life
+	// of the whole key, so with marks in the hash of the data it must be 0. 0 keeps them for ever.
 	Retain time.Duration
 }
 
@@ -69,23 +62,21 @@ type Redis struct {
 //go:embed redis_guard.lua
 var redisGuard string
 
-// Admit adopts the token in the marks at a key, or refuses it with a *StaleError
-// ([ErrStale]), [ErrNoToken] or [ErrInvalid]. After any other error, which is
-// Eval's, wrapped, the token may have been adopted or not. Nothing keeps a newer
-// token from being admitted after it: it is for the start of work that later goes
+// Admit adopts the token in the marks at a key, or refuses it with a *StaleError ([ErrStale]), [ErrNoToken]
+// or [ErrInvalid]. After any other error, which is Eval's, wrapped, the token may have been adopted or not.
+// Nothing keeps a newer token from being admitted after it: it is for the start of work that later goes
 // through Do, and for resources that the script cannot reach.
 func (r Redis) Admit(ctx context.Context, marks string, token driver.Token, mode driver.Mode) error {
 	_, err := r.Do(ctx, marks, token, mode, "return 1", nil)
 	return err
 }
 
-// Do admits the token and runs the caller's script as one step, and returns the
-// script's reply. It returns Admit's errors without running the script, and the
-// script's own errors, wrapped.
+// Do admits the token and runs the caller's script as one step, and returns the script's reply. It returns
+// Admit's errors without running the script, and the script's own errors, wrapped.
 //
-// The script sees its keys and args as KEYS and ARGV, without the guard's. Its text
-// must not begin with #!, and values belong in args, not in the text. It should
-// return something, because libraries make an error of nil.
+// The script sees its keys and args as KEYS and ARGV, without the guard's. Its text must not begin with #!,
+// and values belong in args, not in the text. It should return something, because libraries make an error of
+// nil.
 func (r Redis) Do(ctx context.Context, marks string, token driver.Token, mode driver.Mode, script string, keys []string, args ...any) (any, error) {
 	if err := r.check(marks, token, mode, script); err != nil {
 		return nil, err

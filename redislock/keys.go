@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 // layout names keys and channels. All keys of a name have the name in braces, the hash tag by which
@@ -42,7 +44,7 @@ func (l layout) pattern(name string) string {
 // be in the way of another name's lock.
 func (l layout) checkName(name string) error {
 	if strings.HasPrefix(name, l.prefix+":") {
-		return fmt.Errorf("name %.40q begins with %s:, as the keys beside locks do: choose another", name, l.prefix)
+		return fmt.Errorf("name %.40q begins with %s:, as the keys beside locks do: %w: choose another", name, l.prefix, driver.ErrUnsupported)
 	}
 	return nil
 }

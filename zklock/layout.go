@@ -79,23 +79,24 @@ func (l *layout) stem(r *driver.Request) string {
 }
 
 // checkName refuses, before any I/O, names that Curator refuses, and those that would be confused
-// with nodes of the layout.
+// with nodes of the layout (P10). To the caller they are what the store cannot do.
 func (l *layout) checkName(name string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
 	if err := checkPath(name); err != nil {
-		return fmt.Errorf("name %w", err)
+		return fmt.Errorf("name %w: %w", err, driver.ErrUnsupported)
 	}
 	if l.prefix == "" && (name == "zookeeper" || strings.HasPrefix(name, "zookeeper/")) {
-		return fmt.Errorf("name %q is below /zookeeper, which is ZooKeeper's own", name)
+		return fmt.Errorf("name %q is below /zookeeper, which is ZooKeeper's own: %w", name, driver.ErrUnsupported)
 	}
 	if last := path.Base(name); last != name && (last == locksDir || last == leasesDir) {
-		return fmt.Errorf("name %q ends in %q, which is a part of a semaphore in Curator's layout", name, last)
+		return fmt.Errorf("name %q ends in %q, which is a part of a semaphore in Curator's layout: %w", name, last, driver.ErrUnsupported)
 	}
 	for element := range strings.SplitSeq(name, "/") {
 		if _, isEntry := parseEntry(element); isEntry {
-			return fmt.Errorf("name %q has the element %q, which looks like a node of a lock in Curator's layout", name, element)
+			return fmt.Errorf("name %q has the element %q, which looks like a node of a lock in Curator's layout: %w",
+				name, element, driver.ErrUnsupported)
 		}
 	}
 	return nil

@@ -54,6 +54,8 @@ func TestUsage(t *testing.T) {
 		{"name a store by its URL", []string{"ls", "--store", ""}},
 		{"unknown flag: --fallback", []string{"ls", "--fallback", "file:///x"}},
 		{"give both", []string{"run", "--fallback-after", "1s", "x", "--", "true"}},
+		{"holdfast: --fallback: store URL has no scheme", []string{"run", "--fallback", "bogus", "x", "--", "true"}},
+		{"holdfast: --fallback: unknown URL parameter", []string{"run", "--fallback", "file:///x?hf.frob=1", "x", "--", "true"}},
 		{"hf.prefix and hf.ttl belong in", []string{"run", "--fallback", "file:///x?hf.prefix=a", "x", "--", "true"}},
 		{"the second store is the first", []string{"run", "--fallback", "file://" + w.locks, "x", "--", "true"}},
 	} {
@@ -329,7 +331,7 @@ func TestSchemesHaveTheirPackages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, scheme := range driver.Schemes() {
-		row := regexp.MustCompile(`"` + regexp.QuoteMeta(scheme) + `": +"([a-z/]+)"`).FindSubmatch(text)
+		row := regexp.MustCompile(`"([a-z/]+)": +\{.*"` + regexp.QuoteMeta(scheme) + `"`).FindSubmatch(text)
 		if scheme == "cut" { // of these tests
 			continue
 		}

@@ -42,7 +42,7 @@ func TestLoss(t *testing.T) {
 	const grace, late = 4 * time.Second, 3 * time.Second // SIGTERM may be handled so late
 	p, files := w.loses(func(*process) { w.cut() }, "--store", w.cutURL(), "run", "--ttl", renewedTTL, "--grace", grace.String(), "x")
 	p.ends(76)
-	p.expectErr(`lock "x" could not be renewed: the command is told to end, and killed in `)
+	p.expectErr(`lock "x" could not be renewed in `)
 	p.says(errCut.Error())
 	p.says("the command was killed")
 	ttl, err := time.ParseDuration(renewedTTL)

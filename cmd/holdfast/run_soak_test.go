@@ -251,7 +251,8 @@ func (c *console) shows(text string) {
 	await(c.t, text+" on the screen", func() bool { return strings.Contains(c.out.String(), text) })
 }
 
-// TestWaitForAServer: with -w a server that is not there is waited for, and then named.
+// TestWaitForAServer: with -w a server that is not there is waited for, and then named. One that says nothing is waited
+// for no longer.
 func TestWaitForAServer(t *testing.T) {
 	w, server := redisWorld(t, testserver.RedisOptions{})
 	server.Kill()
@@ -260,6 +261,12 @@ func TestWaitForAServer(t *testing.T) {
 	server.Start()
 	patient.ends(0)
 	patient.expectOut("got it")
+	server.Pause()
+	begun := time.Now()
+	w.run(69, "run", "-w", "100ms", "x", "--", "true").expectErr("no answer from " + server.Addr + " within ")
+	if took := time.Since(begun); took > 4*time.Second { // without -w 5 s
+		t.Errorf("-w 100ms took %v", took)
+	}
 }
 
 func TestStoreUnreachable(t *testing.T) {

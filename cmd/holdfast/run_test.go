@@ -62,6 +62,8 @@ func TestRunCommandMissing(t *testing.T) {
 	// What could not be started has no minimum hold.
 	w.run(126, "run", "-n", "--min-hold", "1h", "x", "--", script)
 	w.run(126, "run", "-n", "--min-hold", "1h", "x", "--", script)
+	w.run(0, "run", "-n", "--min-hold", "1h", "closed", "--", "true")
+	w.run(75, "run", "-n", "closed", "--", "true").expectErr(`lock "closed" is held by another, or closed for another `)
 	// The other errors are found before the lock is taken.
 	defer w.hold("x")()
 	w.run(127, "run", "-n", "x", "--", "no-such-command")
@@ -95,7 +97,7 @@ func TestSharedAndSlots(t *testing.T) {
 	end = w.hold("sem", "--slots", "3", "--permits", "2")
 	w.run(0, "run", "-n", "--slots", "3", "sem", "--", "true")
 	w.run(75, "run", "-n", "--slots", "3", "--permits", "2", "sem", "--", "true")
-	w.run(64, "run", "-n", "--slots", "4", "sem", "--", "true")
+	w.run(64, "run", "-n", "--slots", "4", "sem", "--", "true").expectErr("another number of slots: 3, not 4")
 	w.run(0, "show", "sem").expectOut("2 of 3")
 	end()
 }

@@ -101,7 +101,7 @@ func TestServerGone(t *testing.T) {
 			gone.away(server)
 			latest := nowStamp() // no renewal was sent later and answered
 			p.ends(76)
-			p.expectErr(`lock "x" could not be renewed: the command is told to end, and killed in `)
+			p.expectErr(`lock "x" could not be renewed in `)
 			p.hidesPassword()
 			ttl, err := time.ParseDuration(lossTTL)
 			if err != nil {

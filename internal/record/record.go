@@ -38,6 +38,7 @@
 package record
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -222,8 +223,10 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 		return h, nil
 	}
 	p := r.Queued(req.Owner)
-	if p == nil && r.mismatched(req) {
-		return nil, driver.ErrMismatch
+	if p == nil {
+		if err := r.mismatch(req); err != nil {
+			return nil, err
+		}
 	}
 	// Settle has granted the head of the queue what it could, so all that are
 	// still queued have to wait, and others behind them unless unfair (P8).
@@ -310,9 +313,9 @@ func (r *Record) take(req driver.Request, client string, sent, now driver.Instan
 	return &r.Holds[len(r.Holds)-1]
 }
 
-// mismatched reports whether the name is in use as another kind of lock, or as
+// mismatch returns an error if the name is in use as another kind of lock, or as
 // a semaphore of another size (P10). All that use it at a time are of one kind.
-func (r *Record) mismatched(req driver.Request) bool {
+func (r *Record) mismatch(req driver.Request) error {
 	var in driver.Request
 	switch {
 	case len(r.Holds) > 0:
@@ -320,9 +323,12 @@ func (r *Record) mismatched(req driver.Request) bool {
 	case len(r.Queue) > 0:
 		in = r.Queue[0].Request
 	default:
-		return false
+		return nil
 	}
-	return (in.Mode == driver.Slot) != (req.Mode == driver.Slot) || in.Slots != req.Slots
+	if in.Slots == req.Slots { // 0 of what is no semaphore
+		return nil
+	}
+	return fmt.Errorf("%w: %d, not %d", driver.ErrMismatch, in.Slots, req.Slots)
 }
 
 // heldError says why a request is not granted, and when to ask again.

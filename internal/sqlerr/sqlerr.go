@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // ErrConflict: the transaction cannot go on because of another.
@@ -23,6 +24,14 @@ func Judged(err error) error {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	}
 	return err
+}
+
+// InTable returns the error with where its table comes from if it names the table, which is missing as a rule.
+func InTable(table string, err error) error {
+	if err == nil || Conflict(err) || !strings.Contains(err.Error(), table) {
+		return err
+	}
+	return fmt.Errorf("%w (if there is no such table: `holdfast schema` prints the statement that makes it)", err)
 }
 
 // The databases' codes for a transaction that they give up because of another.

@@ -169,36 +169,26 @@ func Hosts(text, port string) ([]string, error) {
 	return list, nil
 }
 
-// packages has the package of each URL scheme, for those who have not imported it.
-var packages = map[string]string{
-	"cell":            "celllock",
-	"cells":           "celllock",
-	"etcd":            "etcdlock",
-	"etcds":           "etcdlock",
-	"file":            "filelock",
-	"mariadb":         "sqllock/mysqlconn",
-	"mem":             "memlock",
-	"mysql":           "sqllock/mysqlconn",
-	"postgres":        "sqllock/pgconn",
-	"postgresql":      "sqllock/pgconn",
-	"redis":           "redislock",
-	"redis+unix":      "redislock",
-	"rediss":          "redislock",
-	"redis+cluster":   "redislock",
-	"rediss+cluster":  "redislock",
-	"redis+sentinel":  "redislock",
-	"rediss+sentinel": "redislock",
-	"redlock":         "redislock",
-	"sqlite":          "sqllock/sqliteconn",
-	"zk":              "zklock",
-	"zks":             "zklock",
+// packages are this repository's, with the URL schemes of each, for those who have not imported it.
+var packages = map[string][]string{
+	"celllock":           {"cell", "cells"},
+	"etcdlock":           {"etcd", "etcds"},
+	"filelock":           {"file"},
+	"memlock":            {"mem"},
+	"redislock":          {"redis", "rediss", "redis+unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel", "redlock"},
+	"sqllock/mysqlconn":  {"mariadb", "mysql"},
+	"sqllock/pgconn":     {"postgres", "postgresql"},
+	"sqllock/sqliteconn": {"sqlite"},
+	"zklock":             {"zk", "zks"},
 }
 
 // Unknown is the error for a scheme that is not registered: it names the package that registers it, or else
 // those that are registered.
 func Unknown(scheme string, registered []string) error {
-	if p, ok := packages[scheme]; ok {
-		return fmt.Errorf("the program has no driver for %s://: import _ %q", scheme, "github.com/holdfastlock/holdfast/"+p)
+	for p, schemes := range packages {
+		if slices.Contains(schemes, scheme) {
+			return fmt.Errorf("the program has no driver for %s://: import _ %q", scheme, "github.com/holdfastlock/holdfast/"+p)
+		}
 	}
 	have := "none: import a driver's package for its scheme"
 	if len(registered) > 0 {

@@ -2,7 +2,7 @@
 -- "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS": unfair and queue (may take a place) are 1 or 0,
 -- tokens is how many to reserve. With a third argument idle.lua runs first.
 -- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
--- {HELD, queued, opens in, note, token, ahead, closed}, or {why not}.
+-- {HELD, queued, opens in, note, token, ahead, closed}, {MISMATCH, slots}, or {why not}.
 local owner, ttl, delay, client, note = string.match(ARGV[1], '^h:([^ ]*) (%d+) (%d+) ([^ ]*)  (.*)$')
 local mode, slots, permits, min, asked, poll, unfair, queue, tokens =
   string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
@@ -36,7 +36,7 @@ if not p then
   if why then return {why} end
   local first = r.holds[1] or head(r) and place(r, head(r))
   if first and ((first.mode == SLOT) ~= (req.mode == SLOT) or first.slots ~= req.slots) then
-    return {MISMATCH} -- P10
+    return {MISMATCH, first.slots} -- P10
   end
 end
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
@@ -77,10 +78,10 @@ func CheckSlots(name string, others ...string) error {
 		switch {
 		case slot.Of(key) != slot.Of(name):
 			return fmt.Errorf("in a cluster %q cannot be the name: Redisson's key %q is in another hash slot; "+
-				"use a name without braces, or with one hash tag that is not empty", name, key)
+				"use a name without braces, or with one hash tag that is not empty: %w", name, key, driver.ErrUnsupported)
 		case redissonSlot(key) != slot.Of(key):
 			return fmt.Errorf("in a cluster %q cannot be the name: Redisson looks for it in another hash slot than "+
-				"it has; use a name without braces, or with one hash tag that is not empty", name)
+				"it has; use a name without braces, or with one hash tag that is not empty: %w", name, driver.ErrUnsupported)
 		}
 	}
 	return nil

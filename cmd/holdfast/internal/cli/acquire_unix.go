@@ -84,6 +84,9 @@ func heldText(err error) error {
 	return errors.New("the lock is held")
 }
 
+// askOnce is how long the store may still answer after the time of -w: once to be opened, and once to be asked.
+const askOnce = time.Second
+
 // take waits for the lock, until the time of -w is over. If the store has said nothing by then, the lock is asked
 // for once more: a short wait on a busy host does not mean that the store is gone. The error has an exit code.
 func (r *runner) take(ctx context.Context) (*holdfast.Lease, error) {
@@ -102,7 +105,7 @@ func (r *runner) take(ctx context.Context) (*holdfast.Lease, error) {
 	}
 	lease, err := persist(waiting, r.flags, try)
 	if waiting.Err() != nil && codeOf(err) == exitUnavailable && !lasting(err) {
-		ctx, cancel := context.WithTimeout(ctx, openWithin)
+		ctx, cancel := context.WithTimeout(ctx, askOnce)
 		defer cancel()
 		ask = r.lock.TryAcquire
 		return try(ctx)

@@ -23,8 +23,9 @@ func (a *app) lsCommand() *cobra.Command {
 		Long: `List the names that are held, waited for or closed, one per line. With PREFIX, list only
 names that begin with it. The table shows the first holder of each name. Its column UNLESS
 RENEWED says how long the store would keep the hold if the holder died now: a holder that is
-well renews it again and again. Control and invisible characters are escaped as in Go.
-With -o json all holders and waiters are listed.
+well renews it again and again. FOR is since when it has been there: in etcd and ZooKeeper since it
+began to wait. Control and invisible characters are escaped as in Go. With -o json all holders
+and waiters are listed.
 
 ` + exitCodes,
 		Example: `  holdfast ls

@@ -3,16 +3,14 @@
 package cli
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
+	"cmp"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/core/lease"
+	"github.com/holdfastlock/holdfast/internal/hostnote"
 )
 
 // runFlags are the flags of run.
@@ -20,7 +18,7 @@ type runFlags struct {
 	fallbackFlags
 	nonblock                         bool // or a -w of 0
 	wait                             time.Duration
-	until                            time.Time // when that time is over
+	until                            time.Time // when that time is over, or without it that for opening
 	ttl, lockDelay, minHold, maxHold time.Duration
 	shared                           bool
 	slots, permits                   int
@@ -108,7 +106,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return usagef("--grace is %v: it must not be negative", f.grace)
 	}
 	f.nonblock = f.nonblock || cmd.Flags().Changed("wait") && f.wait == 0
-	f.until = time.Now().Add(f.wait)
+	f.until = time.Now().Add(cmp.Or(f.wait, openWithin))
 	f.graceSet = cmd.Flags().Changed("grace")
 	return f.fallbackFlags.check(cmd)
 }
@@ -137,7 +135,7 @@ func (f *runFlags) lock(s *store, name string, command []string) *holdfast.Lock 
 		TTL: f.ttl, LockDelay: f.lockDelay, MinHold: f.minHold, MaxHold: f.maxHold, Permits: f.permits, Note: f.note,
 	}
 	if o.Note == "" && !s.Caps().NoNotes {
-		o.Note = defaultNote(command[0])
+		o.Note = hostnote.Of(command[0], holdfast.MaxNote)
 	}
 	switch {
 	case f.shared:
@@ -148,27 +146,14 @@ func (f *runFlags) lock(s *store, name string, command []string) *holdfast.Lock 
 	return s.Mutex(name, o)
 }
 
-// defaultNote tells an operator what is running where. It leaves out the command's arguments, which
-// may contain secrets.
-func defaultNote(program string) string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	note := fmt.Sprintf("%s on %s, pid %d", filepath.Base(program), host, os.Getpid())
-	if len(note) > holdfast.MaxNote || !utf8.ValidString(note) {
-		note = fmt.Sprintf("pid %d", os.Getpid())
-	}
-	return note
-}
-
 const runHelp = `Run takes the lock NAME, runs CMD, and releases the lock when CMD has ended.
 
 Waiting. The time of -w begins when run starts, and covers opening the store too. With -w a store
 that does not work is tried again until that time is over. Run ends at once if no waiting helps: the
 host's name is not known, its certificate is not trusted, the password is refused, or rights are
 missing. If the store has said nothing when the time is over, run asks once more whether the lock is
-held.
+held, and ends within two seconds, with --fallback within some more. Without -w a silent store is
+given up after 5 to 15 s.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with its exit
 code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says nothing if it
@@ -182,8 +167,7 @@ not stop CMD: a job that stands still could not renew its lock.
 Loss. If the lock cannot be renewed, CMD gets SIGTERM --grace before the lock runs out, and
 SIGKILL when it does: CMD and all that it has started are gone before anyone else can hold the
 lock. If an operator breaks the lock, CMD gets SIGKILL within a second, or if the store does not
-answer with the next renewal. Run then ends with exit code 76, whatever CMD returned. With
---max-hold the lock is not renewed after that time: a CMD that hangs loses it in the same way.
+answer with the next renewal. Run then ends with exit code 76, whatever CMD returned.
 
 Guard. CMD's parent is a guard process, holdfast-guard in ps. If run itself is killed, with kill -9
 too, or stands still until the lock runs out, the guard kills CMD and, on Linux, all that CMD has
@@ -221,9 +205,6 @@ const runExamples = `  # in crontab: skip this time if the last run is not over,
 
   # on several hosts, once per tick although their clocks differ
   holdfast run -n --min-hold 30s report -- /usr/local/bin/report
-
-  # stop a backup that hangs, so that the next one can run
-  holdfast run -n --max-hold 6h nightly-backup -- /usr/local/bin/backup
 
   # wait for at most ten minutes
   holdfast run -w 10m deploy/shop -- ./deploy.sh

@@ -76,11 +76,17 @@ func (a *app) withRunner(f *runFlags, name string, command []string, work func(*
 	if err != nil {
 		return err
 	}
-	events := holdfast.Events{Waiting: func(e holdfast.Event) { tellWaiting(heldText(e.Err)) }}
+	waiting := func(e holdfast.Event) { tellWaiting(heldText(e.Err)) }
 	if f.quiet {
-		events.Waiting = nil
+		waiting = nil
 	}
-	s, err := persist(context.Background(), f, func(ctx context.Context) (*store, error) { return a.openBy(ctx, f.open, events) })
+	opened := f.until.Add(askOnce)
+	if f.fallback != "" { // it is of use when the first store has been silent for longer than that
+		opened = opened.Add(openWithin)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), opened)
+	defer cancel()
+	s, err := persist(ctx, f, func(ctx context.Context) (*store, error) { return a.openBy(ctx, f.open, waiting) })
 	if err != nil {
 		return err
 	}
@@ -214,7 +220,7 @@ func (s *supervisor) checkDeadline() time.Duration {
 		// grace begins.
 		return min(left-s.grace, max(left/4, 10*time.Millisecond))
 	}
-	s.killAt, s.ending = until, "could not be renewed"
+	s.killAt, s.ending = until, fmt.Sprintf("could not be renewed in %s (%v)", s.store.shown, s.store.doubt.Load())
 	if limit := s.flags.maxHold; limit > 0 && now >= s.began.Add(limit) {
 		s.ending = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", limit)
 	}
@@ -334,14 +340,14 @@ func lostText(name string, err error) error {
 	return fmt.Errorf("lock %q lost: %w", name, err)
 }
 
-// closeAfterLoss is how long the store has to confirm the end of a hold that was lost. If it does
-// not, the hold ends by itself.
+// closeAfterLoss is how long the store has to confirm the end of a hold that was lost, or of a request to which
+// it has not answered in time. If it does not, the hold ends by itself.
 const closeAfterLoss = 500 * time.Millisecond
 
 // closeStore closes the store, which may take some seconds if it does not answer. A signal ends the
-// wait. After a loss the wait is short, and its failure is no news.
+// wait. After a loss, or if the store did not answer, the wait is short, and its failure is no news.
 func closeStore(s *store, signals <-chan os.Signal, result error) {
-	done, lost := make(chan error, 2), codeOf(result) == exitLost
+	done, lost := make(chan error, 2), codeOf(result) == exitLost || codeOf(result) == exitUnavailable
 	go func() { done <- s.Close() }()
 	if lost {
 		time.AfterFunc(closeAfterLoss, func() { done <- nil })

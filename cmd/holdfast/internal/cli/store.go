@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,9 +40,11 @@ const openWithin = 15 * time.Second
 // store is an open store.
 type store struct {
 	*holdfast.Client
+	shown  string        // its URL, without secrets
 	prefix string        // hf.prefix: what the client puts in front of names
 	ttl    time.Duration // hf.ttl: of locks without --ttl; 0: the default
 	tells  bool          // it tells of losses (driver.Notifier)
+	doubt  atomic.Value  // why the last renewal failed: a text
 }
 
 // stateDir returns the directory for what this user's programs of Holdfast keep on this host.
@@ -106,11 +109,12 @@ func parseURL(raw string) (*url.URL, error) {
 
 // open opens the store to use.
 func (a *app) open(ctx context.Context) (*store, error) {
-	return a.openBy(ctx, driver.Open, holdfast.Events{})
+	return a.openBy(ctx, driver.Open, nil)
 }
 
-// openBy opens the store to use, as holdfast.Open does, by a function that opens its driver, with events.
-func (a *app) openBy(ctx context.Context, by driver.Opener, events holdfast.Events) (*store, error) {
+// openBy opens the store to use, as holdfast.Open does, by a function that opens its driver. Waiting, if it is not nil,
+// is called when the store has told to wait.
+func (a *app) openBy(ctx context.Context, by driver.Opener, waiting func(holdfast.Event)) (*store, error) {
 	u, err := a.parseStore()
 	if err != nil {
 		return nil, err
@@ -119,7 +123,11 @@ func (a *app) openBy(ctx context.Context, by driver.Opener, events holdfast.Even
 	if err != nil {
 		return nil, usagef("the store URL is wrong: %w", err)
 	}
-	s := &store{prefix: params.Prefix, ttl: params.TTL}
+	s := &store{shown: driver.Redact(u), prefix: params.Prefix, ttl: params.TTL}
+	sound := func(holdfast.Event) { s.doubt.Store("no answer") }
+	sound(holdfast.Event{})
+	doubtful := func(e holdfast.Event) { s.doubt.Store(e.Err.Error()) }
+	events := holdfast.Events{Waiting: waiting, InDoubt: doubtful, Recovered: sound}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	d, err := by(ctx, rest)
@@ -130,17 +138,18 @@ func (a *app) openBy(ctx context.Context, by driver.Opener, events holdfast.Even
 			d.Close()
 		}
 	}
-	shown := driver.Redact(u)
 	switch {
 	case err == nil:
 		return s, nil
+	case is[*exitError](err): // of --fallback
+		return nil, err
 	case fromOutside(err) && a.store == "" && os.Getenv(storeEnv) == "":
 		return nil, storeError(fmt.Errorf("cannot open the default store %s: %w; "+
-			"another store can be named by --store or %s", shown, err, storeEnv))
+			"another store can be named by --store or %s", s.shown, err, storeEnv))
 	case fromOutside(err):
-		return nil, storeError(fmt.Errorf("cannot open %s: %w", shown, err))
+		return nil, storeError(fmt.Errorf("cannot open %s: %w", s.shown, err))
 	}
-	return nil, usagef("cannot open %s: %w", shown, err)
+	return nil, usagef("cannot open %s: %w", s.shown, err)
 }
 
 // withStore opens the store, calls fn, and closes the store.
@@ -192,7 +201,7 @@ func (f *fallbackFlags) open(ctx context.Context, first *url.URL) (driver.Driver
 	}
 	second, err := parseURL(f.fallback)
 	if err != nil {
-		return nil, fmt.Errorf("--fallback: %w", err)
+		return nil, usagef("--fallback: %w", err)
 	}
 	if q := second.Query(); q.Has("hf.prefix") || q.Has("hf.ttl") {
 		return nil, usagef("--fallback: hf.prefix and hf.ttl belong in the URL of the store, and hold for both")
@@ -203,7 +212,7 @@ func (f *fallbackFlags) open(ctx context.Context, first *url.URL) (driver.Driver
 		complain(fmt.Errorf("%s cannot be opened: %w: there is nothing to fall back to", driver.Redact(second), err))
 		return driver.Open(ctx, first)
 	case err != nil:
-		return nil, fmt.Errorf("--fallback: %w", err)
+		return nil, usagef("--fallback: %w", err)
 	}
 	down := false
 	d, err := fallback.Open(ctx, first, to, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {

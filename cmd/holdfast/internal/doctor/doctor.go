@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"os"
 	"slices"
 	"sync"
 
@@ -45,7 +46,9 @@ type Patient struct {
 }
 
 // silent reports whether the server did not answer in time when the store was opened. It is not asked again.
-func (p Patient) silent() bool { return p.Client == nil && errors.Is(p.Err, context.DeadlineExceeded) }
+func (p Patient) silent() bool {
+	return errors.Is(p.Err, context.DeadlineExceeded) || errors.Is(p.Err, os.ErrDeadlineExceeded)
+}
 
 // Check checks one thing and returns its findings. There are none if another check reports why.
 type Check func(context.Context, Patient) []Finding

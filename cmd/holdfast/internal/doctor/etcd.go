@@ -34,6 +34,10 @@ var etcdRules = []rule{
 		"start them, or let this host reach the addresses that they publish for clients",
 	},
 	good("quorum", "all ${members} members answer; the cluster bears the loss of ${spare}"),
+	{
+		"access", Warning, has("open"), "the URL has a user, but etcd asks nobody for a password",
+		"anyone who can reach the members can take, release and delete any lock", "run etcdctl auth enable",
+	},
 }
 
 // memberWithin is how long a member may take to answer.
@@ -62,6 +66,9 @@ func learnEtcd(ctx context.Context, etcd *clientv3.Client, f facts) {
 	if err != nil {
 		f["silent"] = err.Error()
 		return
+	}
+	if auth, err := etcd.AuthStatus(ctx); err == nil && !auth.Enabled && etcd.Username != "" {
+		f["open"] = "yes"
 	}
 	members := 0
 	var mu sync.Mutex

@@ -128,7 +128,8 @@ func TestMySQL(t *testing.T) {
 func TestEtcd(t *testing.T) {
 	t.Parallel()
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3})
-	expect(t, examine(t, "etcd://"+e.Addrs()), want{"quorum", OK, "all 3 members"}, want{"version", OK, ""})
+	expect(t, examine(t, "etcd://"+e.Addrs()), want{"quorum", OK, "all 3 members"}, want{"version", OK, ""}, want{"access", "", ""})
+	expect(t, examine(t, "etcd://u:p@"+e.Addrs()), want{"access", Warning, "asks nobody"})
 	e.Members[1].Kill()
 	expect(t, examine(t, "etcd://"+e.Addrs()), want{"quorum", Warning, "m1"})
 	e.Members[2].Kill()

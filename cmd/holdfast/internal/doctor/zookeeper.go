@@ -86,7 +86,9 @@ func zooKeeperEnsemble(ctx context.Context, p Patient) []Finding {
 		return nil // the lock's finding says why
 	}
 	f := facts{}
-	for _, s := range ensemble.Ask(ctx, config) {
+	asking, cancel := context.WithTimeout(ctx, memberWithin)
+	defer cancel()
+	for _, s := range ensemble.Ask(asking, config) {
 		if s.Err != nil {
 			f.add("down", s.Addr)
 			f["why"] = s.Err.Error()

@@ -102,8 +102,15 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 
 // run runs all cases at each level.
 func run(t *testing.T, d *database) {
+	drop := "DROP TABLE IF EXISTS holdfast_txlock"
+	if _, err := d.ExecContext(t.Context(), drop); err != nil {
+		t.Fatal(err)
+	}
+	if err := txlock.Create(t.Context(), d.dialect, d, "x"); err == nil || !strings.Contains(err.Error(), "holdfast schema") {
+		t.Errorf("without its table: %v", err)
+	}
 	for _, statement := range []string{
-		"DROP TABLE IF EXISTS holdfast_txlock", "DROP TABLE IF EXISTS account",
+		drop, "DROP TABLE IF EXISTS account",
 		txlock.Schema(d.dialect),
 		txlock.Schema(d.dialect), // again: this must do no harm
 		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
