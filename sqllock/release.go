@@ -89,16 +89,13 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	withdraw := g.Token == 0 || g.Stray
 	until := max(g.TTL, withdrawnFor)
 	answered := c.forget(g.Owner)
+	remember := g.Stray || withdraw && !answered // the store has to, because a request may be under way (P6)
 	c.mu.Lock()
 	crowd := c.crowds[g.Name]
-	c.mu.Unlock()
-	remember := g.Stray || withdraw && !answered // the store has to, because a request may be under way (P6)
-	if withdraw && !remember {
-		c.mu.Lock()
-		now := c.clock.Now()
+	if now := c.clock.Now(); withdraw && !remember {
 		c.tombstones.Put(g.Owner, driver.ErrNotHeld, now, now.Add(until))
-		c.mu.Unlock()
 	}
+	c.mu.Unlock()
 	step := func(a *change) {
 		answer = a.release(g)
 		if remember {

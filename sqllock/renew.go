@@ -82,7 +82,7 @@ func (a *change) renew(g *driver.Grant, sent driver.Instant) error {
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	sent := c.clock.Now()
 	var answer error
-	_, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
 		return c.step(ctx, conn, g.Name, look{heads: headPlaces}, func(a *change) {
 			h := a.Downgrade(g.Owner, sent, a.now)
 			if answer = nil; h == nil {

@@ -111,36 +111,28 @@ func (s *snapshot) decode(name string) (*state, error) {
 		}
 		st.Queue = append(st.Queue, p)
 	}
-	if s.far != nil {
-		p, err := s.far.decode(name)
-		if err != nil {
-			return nil, err
-		}
-		st.Far, st.FarAhead = &p, s.farAhead
+	if n := len(st.Queue) - 1; n >= s.heads {
+		st.Far, st.FarAhead, st.Queue = &st.Queue[n], s.ahead, st.Queue[:n:n]
 	}
-	st.Unloaded = s.unloaded
+	st.Unloaded = max(0, s.total-len(st.Queue))
 	return st, nil
 }
 
 // decode returns the state that a row describes, without places.
 func (r *row) decode(name string) (*state, error) {
 	s := &state{last: driver.Token(r.token)}
-	switch {
-	case r.extra != "":
-		return s, s.parse(name, r.extra)
-	case r.owner != "":
+	if r.extra == "" && r.owner != "" {
 		s.Holds = []record.Hold{{
 			Request: driver.Request{Name: name, Owner: r.owner, TTL: duration(r.ttl), LockDelay: duration(r.delay), Note: r.note},
 			Client:  r.client, Token: s.last, Taken: instant(r.taken), Expires: instant(r.expires),
 		}}
 	}
-	return s, nil
-}
-
-func (s *state) parse(name, text string) error {
+	if r.extra == "" {
+		return s, nil
+	}
 	var saved savedRecord
-	if err := json.Unmarshal([]byte(text), &saved); err != nil {
-		return fmt.Errorf("the record of %.40q cannot be read: %w", name, err)
+	if err := json.Unmarshal([]byte(r.extra), &saved); err != nil {
+		return nil, fmt.Errorf("the record of %.40q cannot be read: %w", name, err)
 	}
 	for _, h := range saved.Holds {
 		h.Request, h.Taken, h.Expires = h.request(name), instant(int64(h.Taken)), instant(int64(h.Expires))
@@ -151,7 +143,7 @@ func (s *state) parse(name, text string) error {
 		f.Until = instant(int64(f.Until))
 		s.tombstones = append(s.tombstones, f)
 	}
-	return nil
+	return s, nil
 }
 
 // request is the other way of save.
@@ -207,14 +199,7 @@ func (s *state) text() string {
 		f.Until = driver.Instant(serverTime(f.Until))
 		saved.Tombstones = append(saved.Tombstones, f)
 	}
-	return marshal(saved)
-}
-
-func marshal(saved any) string {
-	text, err := json.Marshal(saved)
-	if err != nil {
-		panic(err) // there is nothing in it that could fail
-	}
+	text, _ := json.Marshal(saved) // of strings and numbers: cannot fail
 	return string(text)
 }
 
@@ -242,7 +227,8 @@ func placeOf(p *record.Place) placeRow {
 // requestText is the column request, which has no owner.
 func requestText(req driver.Request, client string) string {
 	req.Owner = ""
-	return marshal(savedPlace{save(req), client})
+	text, _ := json.Marshal(savedPlace{save(req), client})
+	return string(text)
 }
 
 // crowdOf is the value of the column crowd while some wait for a lock of the request's kind.

@@ -76,23 +76,20 @@ func listen(key string, now configure, receive func(string)) (channel string, st
 	if h.up {
 		receive("")
 	}
-	return h.channel, func() { h.leave(key, me) }
-}
-
-// leave ends a subscription, and the hub with the last one.
-func (h *hub) leave(key string, s *subscriber) {
-	hubs.Lock()
-	h.mu.Lock() // nothing is received after this
-	delete(h.subscribers, s)
-	last := len(h.subscribers) == 0
-	h.mu.Unlock()
-	if last {
-		delete(hubs.m, key)
-	}
-	hubs.Unlock()
-	if last {
-		h.cancel()
-		h.done.Wait()
+	return h.channel, func() {
+		hubs.Lock()
+		h.mu.Lock() // nothing is received after this
+		delete(h.subscribers, me)
+		last := len(h.subscribers) == 0
+		h.mu.Unlock()
+		if last {
+			delete(hubs.m, key)
+		}
+		hubs.Unlock()
+		if last {
+			h.cancel()
+			h.done.Wait()
+		}
 	}
 }
 
@@ -131,7 +128,13 @@ func (h *hub) publish(payload string, up bool) {
 func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	config, err := h.anyone()(ctx)
+	now := configure(func(context.Context) (*pgx.ConnConfig, error) { return nil, context.Canceled }) // the last one has left
+	h.mu.Lock()
+	for s := range h.subscribers {
+		now = s.now
+	}
+	h.mu.Unlock()
+	config, err := now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -147,16 +150,6 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 		}
 	}
 	return conn, err
-}
-
-// anyone returns how one of the drivers connects.
-func (h *hub) anyone() configure {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.subscribers {
-		return s.now
-	}
-	return func(context.Context) (*pgx.ConnConfig, error) { return nil, context.Canceled } // the last one has left
 }
 
 // listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case otherwise.
