@@ -79,9 +79,8 @@ func (b *bells) join(ctx context.Context, conn *sql.Conn, a *asking) (done bool,
 	idle, proven := b.deaf || b.raised[owner] != nil || a.req.Mode != driver.Exclusive, b.proven
 	b.mu.Unlock()
 	bell, got, mine := b.bellOf(owner), sql.NullInt64{}, sql.NullBool{Bool: true}
-	own := false
 	if !idle {
-		own, err = b.overOwn(ctx, ctx, false, func(ctx context.Context, conn *sql.Conn) error {
+		own, err := b.overOwn(ctx, ctx, false, func(ctx context.Context, conn *sql.Conn) error {
 			done, err = a.join(ctx, conn, Statement{Text: "SELECT GET_LOCK(" + bell + ", 0)", Into: []any{&got}})
 			if err == nil && !proven { // a question of its own, which a proxy may send elsewhere
 				err = conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+bell+") = CONNECTION_ID()").Scan(&mine)
@@ -94,9 +93,9 @@ func (b *bells) join(ctx context.Context, conn *sql.Conn, a *asking) (done bool,
 			b.deaf = b.deaf || !mine.Bool || err != nil && b.library.judge(err) == Refused
 			return err
 		})
-	}
-	if own || err != nil {
-		return done, err
+		if own || err != nil {
+			return done, err
+		}
 	}
 	return a.join(ctx, conn)
 }

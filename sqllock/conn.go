@@ -72,9 +72,7 @@ var pools = struct {
 
 // joinPool counts one more driver over a pool, until leave. Of several *sql.DB over a Library.Pool the first serves.
 func joinPool(db *sql.DB, library Library) *pool {
-	if library.Pool == nil {
-		library.Pool = db
-	}
+	library.Pool = cmp.Or[any](library.Pool, db)
 	if library.Stats == nil {
 		library.Stats = db.Stats
 	}

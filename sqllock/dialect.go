@@ -96,10 +96,8 @@ func literal(arg any) string {
 	switch arg := arg.(type) {
 	case string:
 		return "x'" + hex.EncodeToString([]byte(arg)) + "'"
-	case int:
-		return strconv.Itoa(arg)
-	case int64:
-		return strconv.FormatInt(arg, 10)
+	case int, int64:
+		return fmt.Sprint(arg)
 	}
 	panic(fmt.Sprintf("sqllock: an argument of type %T", arg))
 }

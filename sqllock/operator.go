@@ -22,18 +22,16 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 
 // Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	var answer error
-	_, err := c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
-		return c.step(ctx, conn, name, look{heads: headPlaces}, func(a *change) {
-			answer = driver.ErrNotHeld
-			if h, ok := a.Record.Break(token); ok {
-				answer, a.broken = nil, &h
-				a.putTombstone(tombstone{Owner: h.Owner, Broken: true, Until: h.Expires})
-				a.settle(a.now, &a.rules)
-			}
-		})
+	return c.stepAlone(ctx, usual, name, func(a *change) error {
+		h, ok := a.Record.Break(token)
+		if !ok {
+			return driver.ErrNotHeld
+		}
+		a.broken = &h
+		a.putTombstone(tombstone{Owner: h.Owner, Broken: true, Until: h.Expires})
+		a.settle(a.now, &a.rules)
+		return nil
 	})
-	return errors.Join(err, answer)
 }
 
 // pageSize is how many names are read at a time.

@@ -20,7 +20,7 @@ const schemaVersion = "2"
 //
 // Crowd says that there may be places, and for what kind of lock: 1, or the slots of a semaphore plus 1. While it
 // does, clients that ask for the same kind may take a place under a shared lock of the row. With 0 a place is taken
-// by a step, which sets crowd. See client.enter.
+// by a step, which sets crowd. See asking.join.
 //
 // Times are microseconds since 1970 by the clock of the server, durations microseconds. Asked is by the owner's own
 // clock, in nanoseconds.

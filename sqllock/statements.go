@@ -233,23 +233,14 @@ func (s *statements) list(text string, names, owners []string) Statement {
 	for size < len(names) {
 		size *= 2
 	}
-	text = strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text)
 	var args []any
-	for _, items := range [][]string{names, owners} {
-		for i := range size {
-			if len(items) > 0 {
-				args = append(args, items[min(i, len(items)-1)])
-			}
+	var places [2][]string
+	for n, items := range [][]string{names, owners} {
+		for i := 0; i < size && len(items) > 0; i++ {
+			args = append(args, items[min(i, len(items)-1)])
+			places[n] = append(places[n], "$"+strconv.Itoa(len(args)))
 		}
 	}
+	text = strings.NewReplacer("{names}", strings.Join(places[0], ", "), "{owners}", strings.Join(places[1], ", ")).Replace(text)
 	return s.bound(text, args...)
-}
-
-// placeholders returns n placeholders from one on.
-func placeholders(first, n int) string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = "$" + strconv.Itoa(first+i)
-	}
-	return strings.Join(all, ", ")
 }

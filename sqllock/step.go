@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"maps"
 	"slices"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // A step changes one name. It has the name's row to itself from its read to its commit, so nothing comes between
-// the two: places are taken under a shared lock of the row (see client.enter). If it takes its lock late, it judges
+// the two: places are taken under a shared lock of the row (see asking.join). If it takes its lock late, it judges
 // by what is there then, because it reads after that.
 
 // snapshot is what was read of one name at one moment: its row, the server's time, and as many places as were asked
@@ -152,6 +153,15 @@ func (c *client) peekOrStep(ctx context.Context, conn *sql.Conn, name string, l 
 		return err
 	}
 	return c.step(ctx, conn, name, l, f)
+}
+
+// stepAlone is a request of one step, and returns what f does.
+func (c *client) stepAlone(ctx context.Context, u urgency, name string, f func(*change) error) error {
+	var answer error
+	_, err := c.request(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
+		return c.step(ctx, conn, name, look{heads: headPlaces}, func(a *change) { answer = f(a) })
+	})
+	return errors.Join(err, answer)
 }
 
 // step lets f decide on a name, and writes what changes. Then are statements that follow the commit in the same

@@ -167,10 +167,10 @@ func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
 }
 
 // closeConn closes a connection. Its error would be of no use.
-func closeConn(conn *pgx.Conn) {
+func closeConn(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn.Close(ctx)
+	return conn.Close(ctx)
 }
 
 // forward passes notifications on until the connection or ctx ends, or its server takes no writes any more.
