@@ -289,16 +289,20 @@ func (c *client) pause(ctx context.Context, u urgency, attempt int) bool {
 	return pause.Sleep(ctx, rand.N(longest))
 }
 
-// outlast returns a context that ends the grace period after ctx. That of SQLite never ends: a statement there takes no
-// time but that of waiting for the lock, for some milliseconds, and a context that can end costs several switches of
-// goroutines for each statement.
+// outlast returns a context that ends the grace period after ctx, which has a deadline. That of SQLite never ends: a
+// statement there takes no time but that of waiting for the lock, for some milliseconds, and a context that can end costs
+// several switches of goroutines for each statement.
 func (c *client) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithoutCancel(ctx), func() {}
 	if c.dialect == SQLite {
-		return late, cancel
+		return context.WithoutCancel(ctx), func() {}
 	}
-	late, cancel = context.WithCancel(late)
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	end, _ := ctx.Deadline()
+	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(grace))
+	stop := context.AfterFunc(ctx, func() {
+		if ctx.Err() == context.Canceled {
+			time.AfterFunc(grace, cancel)
+		}
+	})
 	return late, func() { stop(); cancel() }
 }
 
