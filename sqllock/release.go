@@ -75,14 +75,6 @@ func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which [
 	return rest
 }
 
-// release ends the owner's hold, or its place, and tells whether there was a hold.
-func (a *change) release(g *driver.Grant) error {
-	if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
-		return a.reasonGone(g.Owner)
-	}
-	return nil
-}
-
 // release releases one grant, or withdraws a request.
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	var answer error
@@ -97,7 +89,9 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	c.mu.Unlock()
 	step := func(a *change) {
-		answer = a.release(g)
+		if answer = nil; !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
+			answer = a.reasonGone(g.Owner)
+		}
 		if remember {
 			a.putTombstone(tombstone{Owner: g.Owner, Until: a.now.Add(until)})
 		}

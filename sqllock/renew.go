@@ -22,8 +22,16 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	for batch := range slices.Chunk(plain, batchSize) {
-		all, err := c.renewMany(ctx, grants, batch)
-		if err == nil && !all {
+		var names, owners []string
+		for _, i := range batch {
+			names, owners = append(names, grants[i].Name), append(owners, grants[i].Owner)
+		}
+		n := int64(0)
+		_, err := c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) (err error) {
+			n, err = c.exec(ctx, conn, c.statements.list(renewText, names, owners))
+			return err
+		})
+		if err == nil && n < int64(len(batch)) {
 			single = append(single, batch...)
 		}
 		for _, i := range batch {
@@ -32,7 +40,15 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}
 	for _, i := range single {
 		g := &grants[i]
-		renewals[i].Err = c.stepAlone(ctx, renewing, g.Name, func(a *change) error { return a.renew(g, sent) })
+		renewals[i].Err = c.stepAlone(ctx, renewing, g.Name, func(a *change) error {
+			h := a.Renew(g.Owner, sent, a.now)
+			if h == nil {
+				return a.reasonGone(g.Owner)
+			}
+			h.HandedOver(g)
+			a.last = max(a.last, h.Token)
+			return nil
+		})
 	}
 	for i := range renewals {
 		if err := renewals[i].Err; err == nil {
@@ -42,31 +58,6 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	return renewals
-}
-
-// renewMany renews some plain holds, and reports whether that are all.
-func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []int) (all bool, err error) {
-	var names, owners []string
-	for _, i := range which {
-		names, owners = append(names, grants[i].Name), append(owners, grants[i].Owner)
-	}
-	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
-		n, err := c.exec(ctx, conn, c.statements.list(renewText, names, owners))
-		all = n == int64(len(which))
-		return err
-	})
-	return all, err
-}
-
-// renew renews a hold of the record.
-func (a *change) renew(g *driver.Grant, sent driver.Instant) error {
-	h := a.Renew(g.Owner, sent, a.now)
-	if h == nil {
-		return a.reasonGone(g.Owner)
-	}
-	h.HandedOver(g)
-	a.last = max(a.last, h.Token)
-	return nil
 }
 
 // Downgrade implements driver.Downgrader.

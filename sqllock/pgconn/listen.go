@@ -154,16 +154,10 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 
 // listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case otherwise.
 func (h *hub) listenOn(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize())
 	return err
-}
-
-// isGood reports whether the server is still there, and takes writes. It listens again, so that operators see in
-// pg_stat_activity what the connection is for.
-func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
-	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
-	defer cancel()
-	return takesWrites(ctx, conn) && h.listenOn(ctx, conn) == nil
 }
 
 // closeConn closes a connection. Its error would be of no use.
@@ -173,7 +167,8 @@ func closeConn(conn *pgx.Conn) error {
 	return conn.Close(ctx)
 }
 
-// forward passes notifications on until the connection or ctx ends, or its server takes no writes any more.
+// forward passes notifications on until the connection or ctx ends, or its server takes no writes any more. It listens
+// again at times, so that operators see in pg_stat_activity what the connection is for.
 func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, quietFor)
@@ -183,7 +178,7 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 		switch {
 		case err == nil:
 			h.publish(n.Payload, true)
-		case ctx.Err() != nil || !silent || !h.isGood(ctx, conn):
+		case ctx.Err() != nil || !silent || !takesWrites(ctx, conn) || h.listenOn(ctx, conn) != nil:
 			return
 		}
 	}
