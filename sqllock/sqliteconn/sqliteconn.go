@@ -73,7 +73,8 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite. The caller owns the pool and closes it after the driver. The
-// driver keeps one of its connections for renewals: see package sqllock. See [DSN] for settings. Nil options are fine.
+// driver keeps one of its connections for renewals: see package sqllock. See [DSN] for settings. The pool is one of
+// sql.Open("sqlite", …): to those this package adds the function holdfast_now. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending}, o)
 }
