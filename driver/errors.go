@@ -45,7 +45,7 @@ type HeldError struct {
 	Name      string
 	Note      string        // the note of a holder
 	Token     Token         // the token of a holder
-	Queued    int           // how many wait, this request included where it is queued
+	Queued    int           // how many wait, this request included where it is queued; 0 MAY mean that it is not known
 	Ahead     int           // how many of them come before this request, where it is queued; the holder MAY count as one
 	ExpiresIn time.Duration // when the first of the holds in the way ends unless it is renewed
 	// Poll is after which pause a waiter of a store without a queue should ask again, at most; package holdfast

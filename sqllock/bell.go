@@ -20,7 +20,7 @@ type bells struct {
 	*client
 	// The client's mutex guards these.
 	raised map[string]*sql.Conn // owners that have their bell, and the connection that has it
-	hears  bool                 // the ear is at work
+	ear    *waiter              // for whom the ear listens; nil: it does not
 	deaf   bool                 // the server has no such locks, or a proxy gives a session to several clients
 	proven bool                 // a bell was found to be this session's
 }
@@ -79,9 +79,8 @@ func (b *bells) join(ctx context.Context, conn *sql.Conn, a *asking) (done bool,
 	idle, proven := b.deaf || b.raised[owner] != nil || a.req.Mode != driver.Exclusive, b.proven
 	b.mu.Unlock()
 	bell, got, mine := b.bellOf(owner), sql.NullInt64{}, sql.NullBool{Bool: true}
-	own := false
 	if !idle {
-		own, err = b.overOwn(ctx, ctx, false, func(ctx context.Context, conn *sql.Conn) error {
+		own, err := b.overOwn(ctx, ctx, false, func(ctx context.Context, conn *sql.Conn) error {
 			done, err = a.join(ctx, conn, Statement{Text: "SELECT GET_LOCK(" + bell + ", 0)", Into: []any{&got}})
 			if err == nil && !proven { // a question of its own, which a proxy may send elsewhere
 				err = conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+bell+") = CONNECTION_ID()").Scan(&mine)
@@ -94,9 +93,9 @@ func (b *bells) join(ctx context.Context, conn *sql.Conn, a *asking) (done bool,
 			b.deaf = b.deaf || !mine.Bool || err != nil && b.library.judge(err) == Refused
 			return err
 		})
-	}
-	if own || err != nil {
-		return done, err
+		if own || err != nil {
+			return done, err
+		}
 	}
 	return a.join(ctx, conn)
 }
@@ -121,49 +120,43 @@ func (b *bells) close() {
 
 // listen sets the ear to work if there is a waiter for it.
 func (b *bells) listen() {
-	if b.dialect != MySQL {
-		return
-	}
-	s := b.pool.stats()
+	s := b.pool.library.Stats()
 	spare := s.MaxOpenConnections == 0 || s.MaxOpenConnections-s.InUse >= 2 // one for the ear, and one for requests
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hears || b.deaf || !spare || b.life.Err() != nil {
-		return
-	}
-	if w := b.nextLocked(); w != nil {
-		b.hears = true
-		b.working.Go(func() { b.hear(w) })
+	if spare && b.ear == nil && b.nextLocked() {
+		b.working.Go(b.hear)
 	}
 }
 
-// nextLocked returns the waiter for which to listen: the one that is nearest to its turn. nil: there is none.
-func (b *bells) nextLocked() (next *waiter) {
+// nextLocked chooses the waiter for which to listen: the one that is nearest to its turn. It reports whether there is
+// one.
+func (b *bells) nextLocked() bool {
+	b.ear = nil
 	for _, w := range b.waiters {
-		w.listening = false
-		if w.waiting > 0 && w.placed && w.request.Mode == driver.Exclusive && !w.deaf && (next == nil || w.ahead < next.ahead) {
-			next = w
+		if w.waiting > 0 && w.placed && w.request.Mode == driver.Exclusive && !w.deaf && (b.ear == nil || w.ahead < b.ear.ahead) {
+			b.ear = w
 		}
 	}
-	if next != nil {
-		next.listening = true
+	if b.deaf || b.life.Err() != nil {
+		b.ear = nil
 	}
-	return next
+	return b.ear != nil
 }
 
 // hear listens for one waiter after the other, until there is none.
-func (b *bells) hear(w *waiter) {
-	for w != nil {
-		heard := false
-		_, err := b.request(b.life, reading, func(ctx context.Context, conn *sql.Conn) (err error) {
-			heard, err = b.hearOne(ctx, conn, b.asked(w))
+func (b *bells) hear() {
+	for more := true; more; {
+		b.mu.Lock()
+		w, heard := b.ear.asked(), false
+		b.mu.Unlock()
+		_, err := b.request(b.life, usual, func(ctx context.Context, conn *sql.Conn) (err error) {
+			heard, err = b.hearOne(ctx, conn, w)
 			return err
 		})
 		b.mu.Lock()
-		w.listening, w.deaf = false, err != nil || !heard // until it moves up
-		if w = b.nextLocked(); w == nil || b.life.Err() != nil || b.deaf {
-			w, b.hears = nil, false
-		}
+		w.deaf = err != nil || !heard // until it moves up
+		more = b.nextLocked()
 		b.mu.Unlock()
 	}
 }
@@ -174,7 +167,7 @@ func (b *bells) hear(w *waiter) {
 func (b *bells) hearOne(ctx context.Context, conn *sql.Conn, w asked) (again bool, err error) {
 	heard, s := sql.NullBool{}, &snapshot{}
 	row := b.statements.bound(rowText, w.name)
-	row.Into = append([]any{&s.unloaded}, s.fields()...)
+	row.Into = append([]any{&s.total}, s.fields()...)
 	all := b.statements.all(hearTexts, w.name, w.owner, b.caps.Store+"\x00")
 	all[len(all)-1].Into = []any{&heard, new(any)}
 	if err := b.together(ctx, conn, append(all, row)); err != nil && err != sql.ErrNoRows {

@@ -32,36 +32,35 @@ func (c *client) cleanLoop() {
 func (c *client) Clean(ctx context.Context) error {
 	for last, more := "", true; more; {
 		var plain, other []string
-		if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		if _, err := c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
 			plain, other = nil, nil
-			return c.scan(ctx, conn, c.statements.bound(oldText, last, pageSize), func(scan func(...any) error) error {
-				var name string
-				var isPlain bool
+			err := c.scan(ctx, conn, c.statements.bound(oldText, last, pageSize), func(scan func(...any) error) error {
+				name, list, isPlain := "", &other, false
 				err := scan(&name, &isPlain)
 				if isPlain {
-					plain = append(plain, name)
-				} else {
-					other = append(other, name)
+					list = &plain
 				}
+				*list = append(*list, name)
 				return err
 			})
+			for some := range slices.Chunk(plain, removeSize) {
+				if err == nil {
+					_, err = c.exec(ctx, conn, c.statements.list(removeListText, some, nil))
+				}
+			}
+			return err
 		}); err != nil {
 			return err
 		}
 		more = len(plain)+len(other) == pageSize
-		last = slices.Max(append(append([]string{last}, plain...), other...))
-		for some := range slices.Chunk(plain, removeSize) {
-			if err := c.run(ctx, c.statements.list(removeListText, some, nil)); err != nil {
-				return err
-			}
-		}
+		last = slices.Max(slices.Concat([]string{last}, plain, other))
 		for _, name := range other { // what has ended there is written down, and the row removed an hour later
 			if _, err := c.Inspect(ctx, name); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := c.request(ctx, reading, c.removeEnded)
+	_, err := c.request(ctx, usual, c.removeEnded)
 	return err
 }
 

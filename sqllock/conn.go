@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
@@ -31,8 +32,7 @@ const demotions = 4
 type urgency uint8
 
 const (
-	reading   urgency = iota // one of the pool
-	taking                   // one of the pool, which renewals may keep afterwards
+	usual     urgency = iota // one of the pool, which renewals keep afterwards if they have none
 	releasing                // that of renewals, if it is free while all others are in use
 	renewing                 // that of renewals
 )
@@ -54,14 +54,14 @@ var (
 // pool is a *sql.DB as the drivers over it share it.
 type pool struct {
 	db      *sql.DB
-	library *Library // of the first driver, for its Pool, Stats and Close
-	users   int      // drivers; guarded by pools
+	library *Library     // of the first driver, for its Pool, Stats and Close
+	users   atomic.Int32 // drivers; they come and go under pools
 
 	// own has one value while nobody uses it: the connection of renewals, nil if there is none. A renewal that had
 	// to wait for a connection among 500 goroutines would come too late.
 	own chan *sql.Conn
-	// writing holds a value while a goroutine writes to a SQLite file.
-	writing chan struct{}
+	// busy holds a value while a goroutine uses a SQLite file.
+	busy chan struct{}
 }
 
 // pools are those of this process.
@@ -72,9 +72,7 @@ var pools = struct {
 
 // joinPool counts one more driver over a pool, until leave. Of several *sql.DB over a Library.Pool the first serves.
 func joinPool(db *sql.DB, library Library) *pool {
-	if library.Pool == nil {
-		library.Pool = db
-	}
+	library.Pool = cmp.Or[any](library.Pool, db)
 	if library.Stats == nil {
 		library.Stats = db.Stats
 	}
@@ -82,24 +80,20 @@ func joinPool(db *sql.DB, library Library) *pool {
 	defer pools.Unlock()
 	p := pools.m[library.Pool]
 	if p == nil {
-		p = &pool{db: db, library: &library, own: make(chan *sql.Conn, 1), writing: make(chan struct{}, 1)}
+		p = &pool{db: db, library: &library, own: make(chan *sql.Conn, 1), busy: make(chan struct{}, 1)}
 		p.own <- nil
 		pools.m[library.Pool] = p
 	} else if p.db != db && library.Close != nil {
 		library.Close()
 	}
-	p.users++
+	p.users.Add(1)
 	return p
 }
-
-// stats returns how the pool's connections are used.
-func (p *pool) stats() sql.DBStats { return p.library.Stats() }
 
 // leave gives the connection of renewals back with the last driver, and closes the pool if it is not the caller's.
 func (p *pool) leave() error {
 	pools.Lock()
-	p.users--
-	last := p.users == 0
+	last := p.users.Add(-1) == 0
 	if last {
 		delete(pools.m, p.library.Pool)
 	}
@@ -116,20 +110,17 @@ func (p *pool) leave() error {
 
 // full reports whether all connections are in use.
 func (p *pool) full() bool {
-	s := p.stats()
+	s := p.library.Stats()
 	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
 }
 
-// giveBack gives a connection back to the pool, or keeps it for renewals if those have none.
-func (p *pool) giveBack(conn *sql.Conn, mayKeep bool) {
-	if mayKeep && p.stats().MaxOpenConnections != 1 {
+// giveBack gives a connection back to the pool, or keeps it for renewals if it is good and those have none.
+func (p *pool) giveBack(conn *sql.Conn, good bool) {
+	if good && p.library.Stats().MaxOpenConnections != 1 {
 		select {
 		case old := <-p.own:
 			if old == nil {
-				pools.Lock()
-				used := p.users > 0
-				pools.Unlock()
-				p.keep(conn, used)
+				p.keep(conn, p.users.Load() > 0)
 				return
 			}
 			p.own <- old
@@ -203,8 +194,8 @@ func (c *client) connected(ctx, late context.Context, u urgency, f onConn) (conn
 		}
 		return false, err
 	}
-	err = c.checked(ctx, late, u, conn, f)
-	c.pool.giveBack(conn, err == nil && u != reading)
+	err = c.checked(ctx, late, conn, f)
+	c.pool.giveBack(conn, err == nil)
 	return true, err
 }
 
@@ -212,29 +203,21 @@ func (c *client) connected(ctx, late context.Context, u urgency, f onConn) (conn
 // waits only if patient. Those that wait have it in the order in which they came, and before all others: a renewal
 // waits for one request, or for those that the server refuses a connection.
 func (c *client) overOwn(ctx, late context.Context, patient bool, f onConn) (connected bool, err error) {
+	if !patient && len(c.pool.own) == 0 {
+		return false, nil
+	}
 	var conn *sql.Conn
 	select {
 	case conn = <-c.pool.own:
-	default:
-		if !patient {
-			return false, nil
-		}
-		select {
-		case conn = <-c.pool.own:
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
 	if conn == nil {
 		c.pool.own <- nil
 		return false, nil
 	}
-	err = c.checked(ctx, late, renewing, conn, f)
-	failure := Refused
-	if err != nil {
-		failure = c.library.judge(err)
-	}
-	open := conn.Raw(func(any) error { return nil }) == nil
+	err = c.checked(ctx, late, conn, f)
+	failure, open := c.library.judge(err), conn.Raw(func(any) error { return nil }) == nil
 	c.pool.keep(conn, open && (failure == Refused || failure == Conflict))
 	return true, err
 }
@@ -244,14 +227,14 @@ func (c *client) overOwn(ctx, late context.Context, patient bool, f onConn) (con
 //
 // A server may become a standby, or read-only, while its clients' connections stay open. Whatever is written over
 // them is refused, and what is read there may be old. PostgreSQL says that it is a standby beside each answer,
-// MySQL's statements fail there (see grammar.primary), and a connection of SQLite may have been set to read only.
+// MySQL's statements fail there (see {primary}), and a connection of SQLite may have been set to read only.
 //
-// Goroutines of this process that write to a SQLite file over the pool line up here, not at the file.
-func (c *client) checked(ctx, late context.Context, u urgency, conn *sql.Conn, f onConn) error {
-	if c.dialect == SQLite && u != reading {
+// Goroutines of this process that use a SQLite file over the pool line up here, not at the file.
+func (c *client) checked(ctx, late context.Context, conn *sql.Conn, f onConn) error {
+	if c.dialect == SQLite {
 		select {
-		case c.pool.writing <- struct{}{}:
-			defer func() { <-c.pool.writing }()
+		case c.pool.busy <- struct{}{}:
+			defer func() { <-c.pool.busy }()
 		case <-ctx.Done():
 			return errChanged // which counts as: nothing was done
 		}
@@ -266,32 +249,26 @@ func (c *client) checked(ctx, late context.Context, u urgency, conn *sql.Conn, f
 			err = errPending
 		}
 	}
-	if err != nil && c.library.judge(err) == Demoted || c.library.Demoted != nil && c.library.Demoted(late, conn) {
-		c.leaveServer(conn)
+	if c.library.judge(err) == Demoted || c.library.Demoted != nil && c.library.Demoted(late, conn) {
+		if c.library.Leave != nil {
+			c.library.Leave(conn)
+		}
+		discard(conn)
+		if c.library.Idle > 0 { // those may lead there too,
+			c.pool.db.SetMaxIdleConns(0)
+			c.pool.db.SetMaxIdleConns(c.library.Idle)
+		}
+		select {
+		case own := <-c.pool.own: // and so may this one
+			c.pool.keep(own, false)
+		default: // a renewal uses it
+		}
 		if err == nil {
 			return errDemoted
 		}
 		return fmt.Errorf("%w: %w", errDemoted, err)
 	}
 	return err
-}
-
-// leaveServer closes a connection that leads to a server that takes no writes. The idle ones may lead there too, and that
-// of renewals, which would be found out by the next renewal only.
-func (c *client) leaveServer(conn *sql.Conn) {
-	if c.library.Leave != nil {
-		c.library.Leave(conn)
-	}
-	discard(conn)
-	if c.library.Idle > 0 {
-		c.pool.db.SetMaxIdleConns(0)
-		c.pool.db.SetMaxIdleConns(c.library.Idle)
-	}
-	select {
-	case own := <-c.pool.own:
-		c.pool.keep(own, false)
-	default: // a renewal uses it
-	}
 }
 
 // discard closes a connection, with what it has not committed.

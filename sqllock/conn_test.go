@@ -51,8 +51,8 @@ func TestOwnAfterErrors(t *testing.T) {
 		}
 		return used
 	}
-	own := request(taking)
-	if got := request(taking); got == own {
+	own := request(usual)
+	if got := request(usual); got == own {
 		t.Error("P2: another request has the connection of renewals")
 	}
 	if request(renewing) != own || request(renewing, conflict) != own {
@@ -66,7 +66,7 @@ func TestOwnAfterErrors(t *testing.T) {
 		if got := request(renewing, conflict); got == own {
 			t.Error("P2: a renewal has a connection that has ended")
 		}
-		own = request(taking) // the pool's next
+		own = request(usual) // the pool's next
 		own = request(renewing)
 	}
 }

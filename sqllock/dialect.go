@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Dialect is a database's SQL.
@@ -22,43 +20,28 @@ const (
 
 // String returns "postgres", "mysql" or "sqlite".
 func (d Dialect) String() string {
-	return cmp.Or(grammars[d].name, "unknown dialect")
+	return cmp.Or(map[Dialect]string{Postgres: "postgres", MySQL: "mysql", SQLite: "sqlite"}[d], "unknown dialect")
 }
 
-// grammar is what the dialects write differently. Queries are written as for PostgreSQL, with {words} that stand
-// for these.
-type grammar struct {
-	name string
-	// now is the time in microseconds since 1970 by the server's clock, read anew at each evaluation: a statement
-	// that has waited for a row must not judge by the time at which it began.
-	now string
-	max string // the greatest of several values
-	// ignore and orIgnore make an INSERT do nothing where the name has a row.
-	ignore, orIgnore string
-	orReplace        string // makes an INSERT change the place that the owner has
-	primary          string // fails a statement if the server takes no writes
-	forUpdate        string // locks the rows that a statement reads
-	found, joined    string // what of the places is read, and how they are joined to it: see readText
-}
-
-// hostTime stands for an argument: SQLite runs on the caller's host, whose clock has more digits than SQLite's own.
-const hostTime = "$0"
-
-var grammars = map[Dialect]grammar{
-	Postgres: {
-		name: "postgres", now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
-		max: "greatest", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", forUpdate: "FOR UPDATE", found: placeColumns, joined: "p ON 1 = 1",
-	},
-	MySQL: {
-		name: "mysql", now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
-		orReplace: "ON DUPLICATE KEY UPDATE", primary: primaryMySQL, forUpdate: "FOR UPDATE",
-		found: foundMySQL, joined: joinedMySQL,
-	},
-	SQLite: {
-		name: "sqlite", now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
-		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", found: placeColumns, joined: "p ON 1 = 1",
-	},
+// dialects are what the dialects write differently. Statements are written as for PostgreSQL, with these {words}:
+//
+//	{now}                  the time in microseconds since 1970 by the server's clock, read anew at each evaluation: a
+//	                       statement that has waited for a row must not judge by the time at which it began
+//	{max}                  the greatest of several values
+//	{ignore}, {or ignore}  make an INSERT do nothing where the name has a row
+//	{or replace}           makes an INSERT change the place that the owner has
+//	{primary}              fails a statement if the server takes no writes
+//	{found}, {joined}      what of the places is read, and how they are joined to it: see readText
+var dialects = map[Dialect]*strings.Replacer{
+	Postgres: strings.NewReplacer("{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint", "{max}", "greatest",
+		"{ignore}", "", "{or ignore}", "ON CONFLICT (name) DO NOTHING", "{or replace}", "ON CONFLICT (name, owner) DO UPDATE SET",
+		"{primary}", "", "{found}", placeColumns, "{joined}", "p ON 1 = 1"),
+	MySQL: strings.NewReplacer("{now}", nowMySQL, "{max}", "GREATEST",
+		"{ignore}", "IGNORE", "{or ignore}", "", "{or replace}", "ON DUPLICATE KEY UPDATE",
+		"{primary}", primaryMySQL, "{found}", "ticket", "{joined}", joinedMySQL),
+	SQLite: strings.NewReplacer("{now}", "holdfast_now()", "{max}", "max",
+		"{ignore}", "", "{or ignore}", "ON CONFLICT (name) DO NOTHING", "{or replace}", "ON CONFLICT (name, owner) DO UPDATE SET",
+		"{primary}", "", "{found}", placeColumns, "{joined}", "p ON 1 = 1"),
 }
 
 // primaryMySQL adds one to the greatest number if the server is read-only: error 1690. A replica, or a primary that
@@ -77,87 +60,33 @@ const nowMySQL = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" +
 	" + LEAST(GREATEST(MOD(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 864450000000, 900000000) - 450000000, 0), 60000000))"
 
 // Now returns the expression by which the server's time is read, in microseconds since 1970, anew at each
-// evaluation. For SQLite it is "": there the host's is taken.
-func (d Dialect) Now() string {
-	if d == SQLite {
-		return ""
-	}
-	return grammars[d].now
-}
+// evaluation. That of SQLite is a function which package sqliteconn adds.
+func (d Dialect) Now() string { return dialects[d].Replace("{now}") }
 
-// query is one statement in a dialect's own words.
-type query struct {
-	text string
-	// args says for each placeholder which argument it takes, from 1 up; 0 is the host's time. nil: the database
-	// takes them by number.
-	args []int
-	// pieces are the text between the placeholders, where the arguments are written into the text: see literal.
-	// nil: they go beside it.
-	pieces []string
-}
-
-// words replaces the {words} of a statement by the dialect's own.
+// words replaces the {words} of a statement.
 func (d Dialect) words(text, prefix string) string {
-	g := grammars[d]
-	text = strings.NewReplacer("{found}", g.found, "{joined}", g.joined).Replace(text)
 	return strings.NewReplacer(
-		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{or replace}", g.orReplace, "{primary}", g.primary, "{for update}", g.forUpdate,
-		"{request}", "CONVERT(request USING utf8mb4)", "{locks}", prefix+"_locks", "{places}", prefix+"_places", "{meta}", prefix+"_meta",
-		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
-	).Replace(text)
+		"{locks}", prefix+"_locks", "{places}", prefix+"_places", "{meta}", prefix+"_meta",
+		"{request}", "CONVERT(request USING utf8mb4)", "{forget}", strconv.FormatInt(micros(forgetAfter), 10),
+	).Replace(dialects[d].Replace(text))
 }
 
-var placeholder = regexp.MustCompile(`\$[0-9]+`)
-
-// query translates a statement with placeholders $1 to $99.
-func (d Dialect) query(text, prefix string) *query {
-	text = d.words(text, prefix)
-	if d == Postgres {
-		return &query{text: text}
-	}
-	q := &query{args: []int{}}
-	var pieces []string
-	for at := placeholder.FindStringIndex(text); at != nil; at = placeholder.FindStringIndex(text) {
-		n, _ := strconv.Atoi(text[at[0]+1 : at[1]])
-		pieces, q.args = append(pieces, text[:at[0]]), append(q.args, n)
-		text = text[at[1]:]
-	}
-	pieces = append(pieces, text)
-	q.text = strings.Join(pieces, "?")
-	if d == MySQL {
-		q.pieces = pieces
-	}
-	return q
-}
-
-// bound returns the statement with its arguments in the order of the placeholders. One without placeholders gets none.
-func (q *query) bound(args ...any) Statement {
-	switch {
-	case q.pieces != nil:
-		var b strings.Builder
-		for i, n := range q.args {
-			b.WriteString(q.pieces[i])
+// filled returns a statement of MySQL with its arguments in place of $1 to $99. What else has a $ stays.
+func filled(text string, args []any) string {
+	var b strings.Builder
+	for {
+		before, after, more := strings.Cut(text, "$")
+		if b.WriteString(before); !more {
+			return b.String()
+		}
+		digits := after[:len(after)-len(strings.TrimLeft(after, "0123456789"))]
+		if n, err := strconv.Atoi(digits); err == nil {
 			b.WriteString(literal(args[n-1]))
+		} else {
+			b.WriteByte('$')
 		}
-		b.WriteString(q.pieces[len(q.args)])
-		return Statement{Text: b.String()}
-	case q.args == nil && strings.Contains(q.text, "$1"):
-		return Statement{Text: q.text, Args: args}
+		text = after[len(digits):]
 	}
-	bound := make([]any, 0, len(q.args))
-	now := any(nil)
-	for _, n := range q.args {
-		if n > 0 {
-			bound = append(bound, args[n-1])
-			continue
-		}
-		if now == nil {
-			now = time.Now().UnixMicro()
-		}
-		bound = append(bound, now)
-	}
-	return Statement{Text: q.text, Args: bound}
 }
 
 // literal returns an argument as MySQL's SQL, of ASCII letters, digits and quotes only. Text is a number of
@@ -167,10 +96,8 @@ func literal(arg any) string {
 	switch arg := arg.(type) {
 	case string:
 		return "x'" + hex.EncodeToString([]byte(arg)) + "'"
-	case int:
-		return strconv.Itoa(arg)
-	case int64:
-		return strconv.FormatInt(arg, 10)
+	case int, int64:
+		return fmt.Sprint(arg)
 	}
 	panic(fmt.Sprintf("sqllock: an argument of type %T", arg))
 }

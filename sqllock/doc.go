@@ -28,7 +28,7 @@
 //
 // # Connections
 //
-// From the first request for a lock on, the drivers over a pool keep one of its connections for renewals. So
+// The drivers over a pool keep one of its connections for renewals. So
 // neither a busy client nor an application that shares the pool can make a healthy lease end. A release uses it
 // while the application has all others. It is given back when the last driver is closed. Allow the pool two
 // connections or more: a pool of SetMaxOpenConns(1) has none to spare, and renewals wait for the statement that is

@@ -75,8 +75,11 @@ const (
 	Demoted                 // it has not been carried out, because the server takes no writes (any more): repeat it elsewhere
 )
 
-// judge returns what an error says.
+// judge returns what an error says. Without one nothing that was asked for is left to do: Refused.
 func (l *Library) judge(err error) Failure {
+	if err == nil {
+		return Refused
+	}
 	if err == errChanged || err == errUnbegun || errors.Is(err, sqldriver.ErrBadConn) { // a connection of the pool that had ended before
 		return Conflict
 	}
@@ -92,7 +95,6 @@ type Statement struct {
 	// Each is called for each row of the result, with a function that scans it. nil: its rows do not matter. Not
 	// with the other two.
 	Each func(scan func(into ...any) error) error
-	done func() // called after the last row
 }
 
 // Rows are the rows of a statement's result: *sql.Rows, and what is like them.
@@ -122,25 +124,16 @@ func (s *Statement) Read(rows Rows) error {
 // together runs statements one after the other, in one round trip where the library can.
 func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) (err error) {
 	if c.library.Together != nil && len(statements) > 1 {
-		err = c.library.Together(ctx, conn, statements)
-	} else {
-		for i := 0; i < len(statements) && err == nil; i++ {
-			err = c.runOne(ctx, conn, &statements[i])
-		}
+		return c.library.Together(ctx, conn, statements)
 	}
-	for i := range statements {
-		if err == nil && statements[i].done != nil {
-			statements[i].done()
-		}
+	for i := 0; i < len(statements) && err == nil; i++ {
+		err = c.runOne(ctx, conn, &statements[i])
 	}
 	return err
 }
 
 func (c *client) runOne(ctx context.Context, conn *sql.Conn, s *Statement) error {
-	args := s.Args
-	if len(c.library.Before) > 0 {
-		args = slices.Concat(c.library.Before, args)
-	}
+	args := slices.Concat(c.library.Before, s.Args)
 	if s.Into != nil || s.Each != nil {
 		rows, err := conn.QueryContext(ctx, s.Text, args...)
 		if err != nil {

@@ -81,7 +81,7 @@ func ParseURL(u *url.URL, d Dialect) (o *Options, theirs url.Values, err error) 
 
 func (o *Options) check(d Dialect) error {
 	switch {
-	case grammars[d].now == "":
+	case dialects[d] == nil:
 		return errors.New("dialect is none of Postgres, MySQL, SQLite")
 	case o.Unlogged && d != Postgres:
 		return errors.New("only PostgreSQL has unlogged tables")
@@ -109,7 +109,6 @@ type client struct {
 
 	mu          sync.Mutex
 	interrupted bool               // notifications do not arrive at present
-	lost        bool               // and the log says so
 	waiters     map[string]*waiter // by owner
 	crowds      map[string]bool    // names for which others waited lately
 	tombstones  record.Tombstones  // of withdrawn owners, all of whose requests had been answered
@@ -143,29 +142,20 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	prefix := cmp.Or(o.Prefix, DefaultPrefix)
 	c := &client{
 		pool: p, dialect: dialect, library: library, statements: newStatements(dialect, prefix, dialect != SQLite && !o.Forget),
-		clock: o.Clock, log: o.Log, waiters: map[string]*waiter{}, crowds: map[string]bool{},
+		clock: cmp.Or(o.Clock, driver.HostClock), log: cmp.Or(o.Log, slog.Default()), waiters: map[string]*waiter{}, crowds: map[string]bool{},
 		newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
-	if c.clock == nil {
-		c.clock = driver.HostClock
-	}
-	if c.log == nil {
-		c.log = slog.Default()
-	}
 	c.bells = newBells(c)
 	if c.opening.Store(&opening{}); !c.statements.waits {
 		c.opening.Store(&opening{until: math.MaxInt64})
 	}
-	var meta meta
-	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		if library.Learn == nil {
-			return nil
-		}
-		return library.Learn(ctx, conn, &c.library)
-	})
+	var err error
+	if library.Learn != nil {
+		_, err = c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error { return library.Learn(ctx, conn, &c.library) })
+	}
 	if err == nil {
-		meta, err = c.open(ctx, prefix, o)
+		err = c.open(ctx, prefix, o)
 	}
 	if err == nil {
 		err = c.fixSchema(ctx, prefix)
@@ -175,7 +165,7 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	}
 	if err == nil && c.statements.waits {
 		c.rules.MaxTTL = cmp.Or(o.MaxTTL, life.UsualTTL)
-		if _, err = c.request(ctx, reading, c.begin); err != nil {
+		if _, err = c.request(ctx, usual, c.begin); err != nil {
 			err = fmt.Errorf("whether this server may have forgotten locks cannot be told, or written down: %w (hf.forget=go does without)", err)
 		}
 	}
@@ -183,18 +173,17 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 		return nil, &driver.OpenError{Err: err}
 	}
 	c.caps = driver.Caps{
-		Store:   dialect.String() + ":" + meta.store,
+		Store: c.caps.Store, Poll: c.caps.Poll, TokenBlock: tokenBlock,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.rules.MaxTTL, life.Bound), Poll: meta.poll, TokenBlock: tokenBlock,
+		MinTTL: time.Millisecond, MaxTTL: cmp.Or(c.rules.MaxTTL, life.Bound),
 		Guarantees: remembered(guarantees[dialect], c.rules, c.statements.unlogged),
 	}
-	if p.stats().MaxOpenConnections == 1 {
+	if p.library.Stats().MaxOpenConnections == 1 {
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
 			"store", c.caps.Store)
 	}
 	switch {
 	case c.library.Listen != nil:
-		c.interrupted = true // until it has subscribed
 		c.channel, c.unsubscribe = c.library.Listen(c.receive)
 	case dialect == Postgres:
 		c.log.Warn("holdfast: PostgreSQL's notifications do not arrive through a pooler, so waiters poll", "store", c.caps.Store)
@@ -203,53 +192,45 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 	return c, nil
 }
 
-// meta is what the tables say of the whole store.
-type meta struct {
-	store string
-	poll  time.Duration
-}
-
 // open reads what the store is. The first client of all creates the tables and gives the store a random name: its
 // address would depend on how it is reached.
-func (c *client) open(ctx context.Context, prefix string, o *Options) (meta, error) {
-	poll := o.Poll
+func (c *client) open(ctx context.Context, prefix string, o *Options) error {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
 		for _, text := range c.dialect.creation(prefix, o.Unlogged) {
 			if err := c.run(ctx, Statement{Text: text}); err != nil {
-				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
+				return fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
 		}
 	}
 	if len(values) < 3 {
-		at := cmp.Or(poll, driver.DefaultPoll)
-		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
+		us := strconv.FormatInt(micros(cmp.Or(o.Poll, driver.DefaultPoll)), 10)
+		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", us}} {
 			if err := c.run(ctx, c.statements.bound(writeMetaText, pair[:]...)); err != nil {
-				return meta{}, err
+				return err
 			}
 		}
-		var err error
-		if values, err = c.readMeta(ctx); err != nil {
-			return meta{}, err
+		if values, missing = c.readMeta(ctx); missing != nil {
+			return missing
 		}
 	}
 	us, err := strconv.ParseInt(values["poll"], 10, 64)
-	m := meta{values["store"], duration(us)}
+	c.caps.Store, c.caps.Poll = c.dialect.String()+":"+values["store"], duration(us)
 	switch {
 	case values["version"] != schemaVersion:
-		return m, fmt.Errorf("the tables are of version %q; this program knows %s", values["version"], schemaVersion)
-	case err != nil || us < 1000 || m.store == "":
-		return m, fmt.Errorf("table %s_meta is damaged: it says that the poll is %q", c.statements.prefix, values["poll"])
-	case poll != 0 && poll != m.poll:
-		return m, fmt.Errorf("poll %v: this store's is %v, fixed when its tables were made", poll, m.poll)
+		return fmt.Errorf("the tables are of version %q; this program knows %s", values["version"], schemaVersion)
+	case err != nil || us < 1000 || values["store"] == "":
+		return fmt.Errorf("table %s_meta is damaged: it says that the poll is %q", c.statements.prefix, values["poll"])
+	case o.Poll != 0 && o.Poll != c.caps.Poll:
+		return fmt.Errorf("poll %v: this store's is %v, fixed when its tables were made", o.Poll, c.caps.Poll)
 	}
-	return m, nil
+	return nil
 }
 
 // run runs a statement as a request.
 func (c *client) run(ctx context.Context, s Statement) error {
-	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
 		return c.together(ctx, conn, []Statement{s})
 	})
 	return err
@@ -257,7 +238,7 @@ func (c *client) run(ctx context.Context, s Statement) error {
 
 func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
-	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
 		return c.scan(ctx, conn, c.statements.bound(readMetaText), func(scan func(...any) error) error {
 			var name, value string

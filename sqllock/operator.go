@@ -14,7 +14,7 @@ import (
 // Inspect implements driver.Operator.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	var info driver.Info
-	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
 		return c.peekOrStep(ctx, conn, name, look{heads: allPlaces}, func(a *change) { info = a.Info(name, a.now) })
 	})
 	return info, err
@@ -22,18 +22,16 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 
 // Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	var answer error
-	_, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
-		return c.step(ctx, conn, name, look{heads: headPlaces}, func(a *change) {
-			answer = driver.ErrNotHeld
-			if h, ok := a.Record.Break(token); ok {
-				answer, a.broken = nil, &h
-				a.putTombstone(tombstone{Owner: h.Owner, Broken: true, Until: h.Expires})
-				a.settle(a.now, &a.rules)
-			}
-		})
+	return c.stepAlone(ctx, usual, name, func(a *change) error {
+		h, ok := a.Record.Break(token)
+		if !ok {
+			return driver.ErrNotHeld
+		}
+		a.broken = &h
+		a.putTombstone(tombstone{Owner: h.Owner, Broken: true, Until: h.Expires})
+		a.settle(a.now, &a.rules)
+		return nil
 	})
-	return errors.Join(err, answer)
 }
 
 // pageSize is how many names are read at a time.
@@ -66,12 +64,12 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 func (c *client) page(ctx context.Context, last, prefix string) (names []string, page []*snapshot, err error) {
 	// No name that begins with the prefix is higher, in the order of bytes.
 	end := prefix + strings.Repeat("\U0010FFFF", driver.MaxName/4)
-	_, err = c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+	_, err = c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
 		names, page = nil, nil
 		return c.scan(ctx, conn, c.statements.bound(usedText, last, prefix, end, pageSize), func(scan func(...any) error) error {
 			var name string
 			var p placeRow
-			s := &snapshot{}
+			s := &snapshot{heads: allPlaces}
 			err := scan(slices.Concat([]any{&name}, s.clock(), s.fields(), p.fields())...)
 			if n := len(names); n == 0 || names[n-1] != name {
 				names, page = append(names, name), append(page, s)

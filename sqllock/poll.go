@@ -23,31 +23,12 @@ const (
 	longestPause  = 250 * time.Millisecond
 )
 
-// pollState is what the poller knows of a waiter. The client's mutex guards it.
-type pollState struct {
-	waiting   int       // calls of Wait
-	listening bool      // it hears a bell, so it is polled for as a precaution only
-	deaf      bool      // the owner before it has no bell: see bells
-	ahead     int       // how many are ahead in the queue
-	changed   time.Time // when that last changed
-	polled    time.Time // the last poll, or the client's own request that has told ahead
-}
-
 // moved notes how many are ahead of a waiter.
-func (s *pollState) moved(ahead int) {
-	s.polled = time.Now()
-	if ahead != s.ahead || s.changed.IsZero() {
-		s.ahead, s.changed, s.deaf = ahead, s.polled, false
+func (w *waiter) moved(ahead int) {
+	w.polled = time.Now()
+	if ahead != w.ahead || w.changed.IsZero() {
+		w.ahead, w.changed, w.deaf = ahead, w.polled, false
 	}
-}
-
-// pause returns how long after the last poll the next is due.
-func (s *pollState) pause(now time.Time) time.Duration {
-	if s.listening {
-		return (1 + maxAhead) * longestPause
-	}
-	quiet := min(max(now.Sub(s.changed)/pausePart, shortestPause), longestPause)
-	return quiet * time.Duration(1+min(s.ahead, maxAhead))
 }
 
 // startPollingLocked has the poller ask for a waiter.
@@ -78,43 +59,39 @@ func (c *client) pollLoop() {
 		case len(waiters) == 0 || c.life.Err() != nil:
 			return
 		case pause > 0:
-			c.sleep(pause, c.newcomer) // meanwhile a step of this client may have seen the rows
-			continue
+			select {
+			case <-time.After(pause): // a step of this client may have seen the rows in the meantime
+			case <-c.newcomer:
+			case <-c.life.Done():
+			}
+		default: // what fails is done the next time
+			_, _ = c.request(c.life, usual, func(ctx context.Context, conn *sql.Conn) error { return c.poll(ctx, conn, waiters) })
 		}
-		_, err := c.request(c.life, reading, func(ctx context.Context, conn *sql.Conn) error { return c.poll(ctx, conn, waiters) })
-		c.mu.Lock()
-		for _, w := range waiters {
-			w.polled = time.Now()
-		}
-		c.mu.Unlock()
-		if err != nil {
-			c.sleep(longestPause, nil)
-		}
-	}
-}
-
-// sleep waits for some time, or until there is a value in wake, or until the client is closed.
-func (c *client) sleep(d time.Duration, wake <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-wake:
-	case <-c.life.Done():
 	}
 }
 
 // pollTargets returns the waiters, and how long to wait before the next poll. If there are none, the poller counts
-// as ended.
-func (c *client) pollTargets() (waiters []*waiter, pause time.Duration) {
+// as ended. The ear's waiter is polled for as a precaution only.
+func (c *client) pollTargets() (waiters []asked, pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	pause = (1 + maxAhead) * longestPause
 	for _, w := range c.waiters {
-		if w.waiting > 0 {
-			waiters = append(waiters, w)
-			pause = min(pause, w.pause(now)-now.Sub(w.polled))
+		if w.waiting == 0 {
+			continue
+		}
+		each := (1 + maxAhead) * longestPause
+		if w != c.bells.ear {
+			quiet := min(max(now.Sub(w.changed)/pausePart, shortestPause), longestPause)
+			each = quiet * time.Duration(1+min(w.ahead, maxAhead))
+		}
+		waiters = append(waiters, w.asked())
+		pause = min(pause, each-now.Sub(w.polled))
+	}
+	for i := range waiters {
+		if pause <= 0 {
+			waiters[i].polled = now
 		}
 	}
 	c.polling = len(waiters) > 0
@@ -122,13 +99,11 @@ func (c *client) pollTargets() (waiters []*waiter, pause time.Duration) {
 }
 
 // poll asks which waiters have their places, and tells the others what has become of them.
-func (c *client) poll(ctx context.Context, conn *sql.Conn, waiters []*waiter) error {
+func (c *client) poll(ctx context.Context, conn *sql.Conn, waiters []asked) error {
 	for batch := range slices.Chunk(waiters, batchSize) {
-		var all []asked
 		var names, owners []string
 		for _, w := range batch {
-			a := c.asked(w)
-			all, names, owners = append(all, a), append(names, a.name), append(owners, a.owner)
+			names, owners = append(names, w.name), append(owners, w.owner)
 		}
 		ahead := map[[2]string]int{}
 		if err := c.scan(ctx, conn, c.statements.list(queuedText, names, owners), func(scan func(...any) error) error {
@@ -140,16 +115,16 @@ func (c *client) poll(ctx context.Context, conn *sql.Conn, waiters []*waiter) er
 		}); err != nil {
 			return err
 		}
-		for i, w := range batch {
-			if n, queued := ahead[[2]string{names[i], owners[i]}]; queued {
+		for _, w := range batch {
+			if n, queued := ahead[[2]string{w.name, w.owner}]; queued {
 				c.mu.Lock()
 				w.moved(n)
 				c.mu.Unlock()
 				continue
 			}
-			s, err := c.read(ctx, conn, names[i], look{heads: headPlaces, owner: owners[i]})
+			s, err := c.read(ctx, conn, w.name, look{heads: headPlaces, owner: w.owner})
 			if err == nil {
-				_, err = c.tell(all[i], s)
+				_, err = c.tell(w, s)
 			}
 			if err != nil {
 				return err
@@ -159,19 +134,14 @@ func (c *client) poll(ctx context.Context, conn *sql.Conn, waiters []*waiter) er
 	return nil
 }
 
-// asked is a waiter, as it was when its name was about to be read.
+// asked is a waiter as it was before its name was read. It may ask again in the meantime.
 type asked struct {
 	*waiter
 	name, owner string
 	since       driver.Instant // waiter.sent
 }
 
-// asked returns a waiter as it is. It may ask again meanwhile.
-func (c *client) asked(w *waiter) asked {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return asked{w, w.request.Name, w.request.Owner, w.sent}
-}
+func (w *waiter) asked() asked { return asked{w, w.request.Name, w.request.Owner, w.sent} }
 
 // tell tells a waiter what a snapshot says of it, and reports whether it still has its place.
 func (c *client) tell(w asked, s *snapshot) (queued bool, err error) {
@@ -188,7 +158,7 @@ func (c *client) tell(w asked, s *snapshot) (queued bool, err error) {
 			// answered before the read was answered, this hold was not granted yet (P1).
 			g.Since, g.Valid, g.Claim = w.since, h.Expires.Sub(h.Taken), true
 		}
-		w.handOver(g)
+		w.wake(g)
 	} else if queued = st.Queued(w.owner) != nil; !queued {
 		w.wake(driver.Grant{}) // its next question tells what has become of it
 	}

@@ -75,32 +75,23 @@ func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which [
 	return rest
 }
 
-// release ends the owner's hold, or its place, and tells whether there was a hold.
-func (a *change) release(g *driver.Grant) error {
-	if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
-		return a.reasonGone(g.Owner)
-	}
-	return nil
-}
-
 // release releases one grant, or withdraws a request.
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	var answer error
 	withdraw := g.Token == 0 || g.Stray
 	until := max(g.TTL, withdrawnFor)
 	answered := c.forget(g.Owner)
+	remember := g.Stray || withdraw && !answered // the store has to, because a request may be under way (P6)
 	c.mu.Lock()
 	crowd := c.crowds[g.Name]
-	c.mu.Unlock()
-	remember := g.Stray || withdraw && !answered // the store has to, because a request may be under way (P6)
-	if withdraw && !remember {
-		c.mu.Lock()
-		now := c.clock.Now()
+	if now := c.clock.Now(); withdraw && !remember {
 		c.tombstones.Put(g.Owner, driver.ErrNotHeld, now, now.Add(until))
-		c.mu.Unlock()
 	}
+	c.mu.Unlock()
 	step := func(a *change) {
-		answer = a.release(g)
+		if answer = nil; !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
+			answer = a.reasonGone(g.Owner)
+		}
 		if remember {
 			a.putTombstone(tombstone{Owner: g.Owner, Until: a.now.Add(until)})
 		}

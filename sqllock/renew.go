@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -23,8 +22,16 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	for batch := range slices.Chunk(plain, batchSize) {
-		all, err := c.renewMany(ctx, grants, batch)
-		if err == nil && !all {
+		var names, owners []string
+		for _, i := range batch {
+			names, owners = append(names, grants[i].Name), append(owners, grants[i].Owner)
+		}
+		n := int64(0)
+		_, err := c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) (err error) {
+			n, err = c.exec(ctx, conn, c.statements.list(renewText, names, owners))
+			return err
+		})
+		if err == nil && n < int64(len(batch)) {
 			single = append(single, batch...)
 		}
 		for _, i := range batch {
@@ -32,7 +39,16 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	for _, i := range single {
-		renewals[i].Err = c.renew(ctx, &grants[i], sent)
+		g := &grants[i]
+		renewals[i].Err = c.stepAlone(ctx, renewing, g.Name, func(a *change) error {
+			h := a.Renew(g.Owner, sent, a.now)
+			if h == nil {
+				return a.reasonGone(g.Owner)
+			}
+			h.HandedOver(g)
+			a.last = max(a.last, h.Token)
+			return nil
+		})
 	}
 	for i := range renewals {
 		if err := renewals[i].Err; err == nil {
@@ -44,56 +60,18 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	return renewals
 }
 
-// renewMany renews some plain holds, and reports whether that are all.
-func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []int) (all bool, err error) {
-	var names, owners []string
-	for _, i := range which {
-		names, owners = append(names, grants[i].Name), append(owners, grants[i].Owner)
-	}
-	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
-		n, err := c.exec(ctx, conn, c.statements.list(renewText, names, owners))
-		all = n == int64(len(which))
-		return err
-	})
-	return all, err
-}
-
-// renew renews one grant by a step.
-func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant) error {
-	var answer error
-	_, err := c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
-		return c.step(ctx, conn, g.Name, look{heads: headPlaces}, func(a *change) { answer = a.renew(g, sent) })
-	})
-	return errors.Join(err, answer)
-}
-
-// renew renews a hold of the record.
-func (a *change) renew(g *driver.Grant, sent driver.Instant) error {
-	h := a.Renew(g.Owner, sent, a.now)
-	if h == nil {
-		return a.reasonGone(g.Owner)
-	}
-	h.HandedOver(g)
-	a.last = max(a.last, h.Token)
-	return nil
-}
-
 // Downgrade implements driver.Downgrader.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	sent := c.clock.Now()
-	var answer error
-	_, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
-		return c.step(ctx, conn, g.Name, look{heads: headPlaces}, func(a *change) {
-			h := a.Downgrade(g.Owner, sent, a.now)
-			if answer = nil; h == nil {
-				answer = a.reasonGone(g.Owner)
-				return
-			}
-			g.Token = h.Token
-			a.settle(a.now, &a.rules) // other readers may come in now
-		})
-	})
-	if err = errors.Join(err, answer); err != nil {
+	if err := c.stepAlone(ctx, usual, g.Name, func(a *change) error {
+		h := a.Downgrade(g.Owner, sent, a.now)
+		if h == nil {
+			return a.reasonGone(g.Owner)
+		}
+		g.Token = h.Token
+		a.settle(a.now, &a.rules) // other readers may come in now
+		return nil
+	}); err != nil {
 		return driver.Grant{}, err
 	}
 	g.Mode, g.Since, g.Valid, g.Claim = driver.Shared, sent, g.TTL, false

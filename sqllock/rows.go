@@ -55,34 +55,35 @@ type tombstone struct {
 	Until  driver.Instant `json:"u"`
 }
 
-// The JSON of the columns extra and request. Instants of the server are microseconds, as in the other columns;
-// Asked is by the owner's own clock, in nanoseconds.
+// The JSON of the columns extra and request. Times and durations are microseconds, as in the other columns; what
+// is by the owner's own clock is in nanoseconds.
 type (
 	savedRecord struct {
 		Holds      []savedHold `json:"holds,omitempty"`
 		Tombstones []tombstone `json:"gone,omitempty"`
 	}
+	// savedRequest has the fields of a driver.Request, so that each converts to the other.
 	savedRequest struct {
-		Owner   string         `json:"o,omitempty"`
-		Client  string         `json:"c,omitempty"`
-		Mode    driver.Mode    `json:"m,omitempty"`
-		Slots   int            `json:"s,omitempty"`
-		Permits int            `json:"p,omitempty"`
-		TTL     int64          `json:"l"`
-		Delay   int64          `json:"d,omitempty"`
-		MinHold int64          `json:"i,omitempty"`
-		Note    string         `json:"n,omitempty"`
-		Asked   driver.Instant `json:"a,omitempty"`
+		Name      string        `json:"-"`
+		Owner     string        `json:"o,omitempty"`
+		Mode      driver.Mode   `json:"m,omitempty"`
+		Slots     int           `json:"s,omitempty"`
+		Permits   int           `json:"p,omitempty"`
+		TTL       time.Duration `json:"l"`
+		LockDelay time.Duration `json:"d,omitempty"`
+		MinHold   time.Duration `json:"i,omitempty"`
+		Unfair    bool          `json:"-"`
+		Note      string        `json:"n,omitempty"`
+		Tokens    int           `json:"-"`
+		RW        bool          `json:"-"`
+	}
+	savedPlace struct {
+		savedRequest
+		Client string `json:"c,omitempty"`
 	}
 	savedHold struct {
 		savedRequest
-		Closed  bool         `json:"x,omitempty"`
-		Token   driver.Token `json:"t"`
-		Last    driver.Token `json:"b,omitempty"` // of its block, where that is wider than one
-		Taken   int64        `json:"k"`
-		Expires int64        `json:"e"`
-		// Claim is for how long, from Asked, a hold is valid that was handed over and not yet renewed.
-		Claim int64 `json:"v,omitempty"`
+		record.Hold // its tags say the rest
 	}
 )
 
@@ -110,56 +111,50 @@ func (s *snapshot) decode(name string) (*state, error) {
 		}
 		st.Queue = append(st.Queue, p)
 	}
-	if s.far != nil {
-		p, err := s.far.decode(name)
-		if err != nil {
-			return nil, err
-		}
-		st.Far, st.FarAhead = &p, s.farAhead
+	if n := len(st.Queue) - 1; n >= s.heads {
+		st.Far, st.FarAhead, st.Queue = &st.Queue[n], s.ahead, st.Queue[:n:n]
 	}
-	st.Unloaded = s.unloaded
+	st.Unloaded = max(0, s.total-len(st.Queue))
 	return st, nil
 }
 
 // decode returns the state that a row describes, without places.
 func (r *row) decode(name string) (*state, error) {
 	s := &state{last: driver.Token(r.token)}
-	switch {
-	case r.extra != "":
-		return s, s.parse(name, r.extra)
-	case r.owner != "":
+	if r.extra == "" && r.owner != "" {
 		s.Holds = []record.Hold{{
 			Request: driver.Request{Name: name, Owner: r.owner, TTL: duration(r.ttl), LockDelay: duration(r.delay), Note: r.note},
 			Client:  r.client, Token: s.last, Taken: instant(r.taken), Expires: instant(r.expires),
 		}}
 	}
+	if r.extra == "" {
+		return s, nil
+	}
+	var saved savedRecord
+	if err := json.Unmarshal([]byte(r.extra), &saved); err != nil {
+		return nil, fmt.Errorf("the record of %.40q cannot be read: %w", name, err)
+	}
+	for _, h := range saved.Holds {
+		h.Request, h.Taken, h.Expires = h.request(name), instant(int64(h.Taken)), instant(int64(h.Expires))
+		h.Valid, h.Claim = duration(int64(h.Valid)), h.Valid > 0
+		s.Holds = append(s.Holds, h.Hold)
+	}
+	for _, f := range saved.Tombstones {
+		f.Until = instant(int64(f.Until))
+		s.tombstones = append(s.tombstones, f)
+	}
 	return s, nil
 }
 
-func (s *state) parse(name, text string) error {
-	var saved savedRecord
-	if err := json.Unmarshal([]byte(text), &saved); err != nil {
-		return fmt.Errorf("the record of %.40q cannot be read: %w", name, err)
-	}
-	for i := range saved.Holds {
-		h := &saved.Holds[i]
-		s.Holds = append(s.Holds, record.Hold{
-			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token, Last: h.Last,
-			Taken: instant(h.Taken), Expires: instant(h.Expires), Since: h.Asked, Valid: duration(h.Claim), Claim: h.Claim > 0,
-		})
-	}
-	s.tombstones = saved.Tombstones
-	for i := range s.tombstones {
-		s.tombstones[i].Until = instant(int64(s.tombstones[i].Until))
-	}
-	return nil
+// request is the other way of save.
+func (r savedRequest) request(name string) driver.Request {
+	r.Name, r.TTL, r.LockDelay, r.MinHold = name, duration(int64(r.TTL)), duration(int64(r.LockDelay)), duration(int64(r.MinHold))
+	return driver.Request(r)
 }
 
-func (r *savedRequest) request(name string) driver.Request {
-	return driver.Request{
-		Name: name, Owner: r.Owner, Mode: r.Mode, Slots: r.Slots, Permits: r.Permits,
-		TTL: duration(r.TTL), LockDelay: duration(r.Delay), MinHold: duration(r.MinHold), Note: r.Note,
-	}
+func save(r driver.Request) savedRequest {
+	r.TTL, r.LockDelay, r.MinHold = time.Duration(micros(r.TTL)), time.Duration(micros(r.LockDelay)), time.Duration(micros(r.MinHold))
+	return savedRequest(r)
 }
 
 // encode returns the row of a state, without a version.
@@ -192,53 +187,32 @@ func (s *state) plain() bool {
 }
 
 func (s *state) text() string {
-	saved := savedRecord{Tombstones: slices.Clone(s.tombstones)}
-	for i := range s.Holds {
-		h := &s.Holds[i]
-		to := savedHold{
-			savedRequest: save(&h.Request, h.Client),
-			Closed:       h.Closed, Token: h.Token, Taken: serverTime(h.Taken), Expires: serverTime(h.Expires),
+	var saved savedRecord
+	for _, h := range s.Holds {
+		h.Taken, h.Expires, h.Valid = driver.Instant(serverTime(h.Taken)), driver.Instant(serverTime(h.Expires)), time.Duration(micros(h.Valid))
+		if !h.Claim {
+			h.Since, h.Valid = 0, 0
 		}
-		if h.Last > h.Token {
-			to.Last = h.Last
-		}
-		if h.Claim {
-			to.Asked, to.Claim = h.Since, micros(h.Valid)
-		}
-		saved.Holds = append(saved.Holds, to)
+		saved.Holds = append(saved.Holds, savedHold{save(h.Request), h})
 	}
-	for i := range saved.Tombstones {
-		saved.Tombstones[i].Until = driver.Instant(serverTime(saved.Tombstones[i].Until))
+	for _, f := range s.tombstones {
+		f.Until = driver.Instant(serverTime(f.Until))
+		saved.Tombstones = append(saved.Tombstones, f)
 	}
-	return marshal(saved)
-}
-
-func marshal(saved any) string {
-	text, err := json.Marshal(saved)
-	if err != nil {
-		panic(err) // there is nothing in it that could fail
-	}
+	text, _ := json.Marshal(saved) // of strings and numbers: cannot fail
 	return string(text)
-}
-
-func save(r *driver.Request, client string) savedRequest {
-	return savedRequest{
-		Owner: r.Owner, Client: client, Mode: r.Mode, Slots: r.Slots, Permits: r.Permits,
-		TTL: micros(r.TTL), Delay: micros(r.LockDelay), MinHold: micros(r.MinHold), Note: r.Note,
-	}
 }
 
 // decode returns the place that a row describes.
 func (p *placeRow) decode(name string) (record.Place, error) {
-	var saved savedRequest
+	var saved savedPlace
 	if err := json.Unmarshal([]byte(p.Request), &saved); err != nil {
 		return record.Place{}, fmt.Errorf("a place in the queue of %.40q cannot be read: %w", name, err)
 	}
-	saved.Owner = p.Owner
-	req := saved.request(name)
-	req.Tokens = int(min(max(p.Tokens, 1), tokenBlock))
+	saved.Owner, saved.Tokens = p.Owner, int(min(max(p.Tokens, 1), tokenBlock))
 	return record.Place{
-		Request: req, Client: saved.Client, Joined: instant(p.Joined), Until: instant(p.Ends), Asked: driver.Instant(p.Asked),
+		Request: saved.request(name), Client: saved.Client,
+		Joined: instant(p.Joined), Until: instant(p.Ends), Asked: driver.Instant(p.Asked),
 	}, nil
 }
 
@@ -246,15 +220,15 @@ func (p *placeRow) decode(name string) (record.Place, error) {
 func placeOf(p *record.Place) placeRow {
 	return placeRow{
 		Owner: p.Owner, Tokens: int64(p.Tokens), Joined: serverTime(p.Joined), Asked: int64(p.Asked), Ends: serverTime(p.Until),
-		Request: requestText(&p.Request, p.Client),
+		Request: requestText(p.Request, p.Client),
 	}
 }
 
-// requestText is the column request.
-func requestText(req *driver.Request, client string) string {
-	saved := save(req, client)
-	saved.Owner = ""
-	return marshal(saved)
+// requestText is the column request, which has no owner.
+func requestText(req driver.Request, client string) string {
+	req.Owner = ""
+	text, _ := json.Marshal(savedPlace{save(req), client})
+	return string(text)
 }
 
 // crowdOf is the value of the column crowd while some wait for a lock of the request's kind.

@@ -19,7 +19,7 @@ func TestRowKeepsState(t *testing.T) {
 	forms := map[bool]int{}
 	for range 5000 {
 		st := randomState(rng)
-		r := &snapshot{row: st.encode()}
+		r := &snapshot{row: st.encode(), heads: allPlaces}
 		for i := range st.Queue {
 			r.places = append(r.places, placeOf(&st.Queue[i]))
 		}

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 )
@@ -21,7 +20,7 @@ const schemaVersion = "2"
 //
 // Crowd says that there may be places, and for what kind of lock: 1, or the slots of a semaphore plus 1. While it
 // does, clients that ask for the same kind may take a place under a shared lock of the row. With 0 a place is taken
-// by a step, which sets crowd. See client.enter.
+// by a step, which sets crowd. See asking.join.
 //
 // Times are microseconds since 1970 by the clock of the server, durations microseconds. Asked is by the owner's own
 // clock, in nanoseconds.
@@ -100,7 +99,7 @@ func (d Dialect) creation(prefix string, unlogged bool) []string {
 	if unlogged {
 		meta := prefix + "_meta"
 		text = "IF to_regclass('" + meta + "') IS NULL THEN\n" + strings.ReplaceAll(text, "CREATE TABLE", "CREATE UNLOGGED TABLE") +
-			"INSERT INTO " + meta + " VALUES ('life', " + grammars[d].now + " || ' 0 0');\nEND IF;\n"
+			"INSERT INTO " + meta + " VALUES ('life', " + d.Now() + " || ' 0 0');\nEND IF;\n"
 	}
 	if d == Postgres {
 		// In one statement and behind a lock of its own, because PostgreSQL refuses the second of two that create a
@@ -149,12 +148,9 @@ func (c *client) fixSchema(ctx context.Context, prefix string) error {
 		return nil
 	}
 	var schema string // "": the tables are temporary, or views
-	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		q := c.statements.bound(text)
-		q.Into = []any{&schema}
-		return c.together(ctx, conn, []Statement{q})
-	})
-	if err != nil || schema == "" || strings.Contains(schema, "$") { // $ begins placeholders
+	ask := c.statements.bound(text)
+	ask.Into = []any{&schema}
+	if err := c.run(ctx, ask); err != nil || schema == "" || strings.Contains(schema, "$") { // $ begins placeholders
 		return err
 	}
 	name := quote + strings.ReplaceAll(schema, quote, quote+quote) + quote

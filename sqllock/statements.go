@@ -18,7 +18,7 @@ type statements struct {
 	unlogged bool
 
 	mu         sync.Mutex
-	translated map[string]*query // by the texts below
+	translated map[string]string // by the texts below
 }
 
 const (
@@ -39,8 +39,7 @@ const (
 		" COALESCE(p.asked, 0), COALESCE(p.ends, 0), COALESCE(p.request, '')"
 	// MariaDB makes a table on the disk of what is found there, at each statement, if a column is a BLOB. So it
 	// finds tickets, and then the places of those.
-	foundMySQL  = "ticket"
-	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket WHERE 1 = 1 {primary}"
+	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket WHERE 1 = 1 " + primaryMySQL
 	counting    = ` LEFT JOIN (SELECT count(*) AS total, COALESCE(sum(CASE WHEN ticket <
  (SELECT ticket FROM {places} WHERE name = $1 AND owner = $3) THEN 1 ELSE 0 END), 0) AS ahead FROM {places} WHERE name = $1) n ON 1 = 1`
 
@@ -153,7 +152,6 @@ const (
 	heardMySQL = "SELECT @holdfast_heard, IF(@holdfast_heard = 1, RELEASE_LOCK(" + bellMySQL + "), 0)"
 	bellMySQL  = "CONCAT('holdfast-', LEFT(SHA2(CONCAT($3, @holdfast_before), 256), 40))"
 
-	nowText       = "SELECT {now}"
 	unloggedText  = "SELECT count(*) FROM pg_catalog.pg_class WHERE oid IN (to_regclass($1), to_regclass($2), to_regclass($3)) AND relpersistence = 'u'"
 	readMetaText  = "SELECT name, value FROM {meta}"
 	writeMetaText = "INSERT {ignore} INTO {meta} (name, value) VALUES ($1, $2) {or ignore}"
@@ -198,19 +196,25 @@ var (
 )
 
 func newStatements(d Dialect, prefix string, waits bool) *statements {
-	return &statements{dialect: d, prefix: prefix, waits: waits, translated: map[string]*query{}}
+	return &statements{dialect: d, prefix: prefix, waits: waits, translated: map[string]string{}}
 }
 
-// bound returns a statement with its arguments. It is translated the first time.
+// bound returns a statement with its arguments; one without placeholders gets none. It is translated the first time.
 func (s *statements) bound(text string, args ...any) Statement {
 	s.mu.Lock()
-	q := s.translated[text]
-	if q == nil {
-		q = s.dialect.query(s.lifeWords(text), s.prefix)
-		s.translated[text] = q
+	own, known := s.translated[text]
+	if !known {
+		own = s.dialect.words(s.lifeWords(text), s.prefix)
+		s.translated[text] = own
 	}
 	s.mu.Unlock()
-	return q.bound(args...)
+	switch {
+	case s.dialect == MySQL:
+		return Statement{Text: filled(own, args)}
+	case !strings.Contains(own, "$1"):
+		args = nil
+	}
+	return Statement{Text: own, Args: args}
 }
 
 // all returns the dialect's statements of some texts with their arguments, of which those without placeholders get
@@ -229,23 +233,14 @@ func (s *statements) list(text string, names, owners []string) Statement {
 	for size < len(names) {
 		size *= 2
 	}
-	text = strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text)
 	var args []any
-	for _, items := range [][]string{names, owners} {
-		for i := range size {
-			if len(items) > 0 {
-				args = append(args, items[min(i, len(items)-1)])
-			}
+	var places [2][]string
+	for n, items := range [][]string{names, owners} {
+		for i := 0; i < size && len(items) > 0; i++ {
+			args = append(args, items[min(i, len(items)-1)])
+			places[n] = append(places[n], "$"+strconv.Itoa(len(args)))
 		}
 	}
+	text = strings.NewReplacer("{names}", strings.Join(places[0], ", "), "{owners}", strings.Join(places[1], ", ")).Replace(text)
 	return s.bound(text, args...)
-}
-
-// placeholders returns n placeholders from one on.
-func placeholders(first, n int) string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = "$" + strconv.Itoa(first+i)
-	}
-	return strings.Join(all, ", ")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"maps"
 	"slices"
 
@@ -12,20 +13,20 @@ import (
 )
 
 // A step changes one name. It has the name's row to itself from its read to its commit, so nothing comes between
-// the two: places are taken under a shared lock of the row (see client.enter). If it takes its lock late, it judges
+// the two: places are taken under a shared lock of the row (see asking.join). If it takes its lock late, it judges
 // by what is there then, because it reads after that.
 
 // snapshot is what was read of one name at one moment: its row, the server's time, and as many places as were asked
 // for.
 type snapshot struct {
 	row
-	now      int64
-	memory   string // of the store's life, and
-	life     string // that which it has now: see client.opens
-	places   []placeRow
-	far      *placeRow // the place of the owner that was asked for, if it is not in places
-	farAhead int
-	unloaded int // as in record.Record
+	now    int64
+	memory string // of the store's life, and
+	life   string // that which it has now: see client.opens
+	places []placeRow
+	heads  int // more places than that many end with the owner's that was asked for
+	ahead  int // how many are before that one
+	total  int // how many places there are, if more were not read
 }
 
 // clock are the destinations of the columns now and memory.
@@ -45,41 +46,20 @@ const (
 	allPlaces = 1 << 30
 )
 
-// reading returns the statement that reads a name, and what it fills.
-func (c *client) reading(name string, l look) (Statement, *snapshot) {
-	return l.filledBy(c.statements.bound(readText, name, l.heads, l.owner))
-}
-
-// filledBy completes a statement with the columns of readText, and returns what it fills.
-func (l look) filledBy(q Statement) (Statement, *snapshot) {
-	s := &snapshot{}
-	var total, ahead int
+// read reads a name, after other statements in the same round trip.
+func (c *client) read(ctx context.Context, conn *sql.Conn, name string, l look, before ...Statement) (*snapshot, error) {
+	q, s := c.statements.bound(readText, name, l.heads, l.owner), &snapshot{heads: l.heads}
 	q.Each = func(scan func(...any) error) error {
 		var p placeRow
-		err := scan(slices.Concat(s.clock(), []any{&total, &ahead}, s.fields(), p.fields())...)
+		err := scan(slices.Concat(s.clock(), []any{&s.total, &s.ahead}, s.fields(), p.fields())...)
 		if p.Ticket != 0 && !slices.ContainsFunc(s.places, func(other placeRow) bool { return other.Ticket == p.Ticket }) {
 			s.places = append(s.places, p)
 		}
 		return err
 	}
-	q.done = func() { s.sort(l, total, ahead) }
-	return q, s
-}
-
-// sort tells the first places from that of the owner that was asked for.
-func (s *snapshot) sort(l look, total, ahead int) {
+	err := c.together(ctx, conn, append(before, q))
 	slices.SortFunc(s.places, func(a, b placeRow) int { return cmp.Compare(a.Ticket, b.Ticket) })
-	if n := len(s.places); n > l.heads {
-		s.far, s.places = &s.places[n-1], s.places[:n-1:n-1]
-		s.farAhead = ahead
-	}
-	s.unloaded = total - len(s.places)
-}
-
-// read reads a name.
-func (c *client) read(ctx context.Context, conn *sql.Conn, name string, l look) (*snapshot, error) {
-	q, s := c.reading(name, l)
-	return s, c.together(ctx, conn, []Statement{q})
+	return s, err
 }
 
 // change is what a step makes of a snapshot.
@@ -139,9 +119,6 @@ func (a *change) comparePlaces() {
 	for i := range a.before.places {
 		before[a.before.places[i].Owner] = &a.before.places[i]
 	}
-	if a.before.far != nil {
-		before[a.before.far.Owner] = a.before.far
-	}
 	compare := func(p *record.Place) {
 		now, old := placeOf(p), before[p.Owner]
 		switch {
@@ -178,6 +155,15 @@ func (c *client) peekOrStep(ctx context.Context, conn *sql.Conn, name string, l 
 	return c.step(ctx, conn, name, l, f)
 }
 
+// stepAlone is a request of one step, and returns what f does.
+func (c *client) stepAlone(ctx context.Context, u urgency, name string, f func(*change) error) error {
+	var answer error
+	_, err := c.request(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
+		return c.step(ctx, conn, name, look{heads: headPlaces}, func(a *change) { answer = f(a) })
+	})
+	return errors.Join(err, answer)
+}
+
 // step lets f decide on a name, and writes what changes. Then are statements that follow the commit in the same
 // round trip. f may be called again.
 func (c *client) step(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change), then ...Statement) error {
@@ -192,33 +178,19 @@ func (c *client) step(ctx context.Context, conn *sql.Conn, name string, l look, 
 	return nil
 }
 
-// begun returns the statements that begin a transaction. Those of SQLite are carried out already, because the time of
-// this host, which is SQLite's, is to be that after the lock.
-func (c *client) begun(ctx context.Context, conn *sql.Conn) ([]Statement, error) {
-	begin := c.statements.all(beginTexts)
-	if c.dialect == SQLite {
-		return nil, c.together(ctx, conn, begin)
-	}
-	return begin, nil
-}
-
 // lockAndDecide begins a transaction that has the name to itself, reads it and lets f decide. It reads more and
 // more of the queue if f needs that.
 func (c *client) lockAndDecide(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) (*change, error) {
-	begin, err := c.begun(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	begin = append(begin, c.statements.all(lockTexts, name)...)
+	before := append(c.statements.all(beginTexts), c.statements.all(lockTexts, name)...)
 	for {
-		read, s := c.reading(name, l)
-		if err := c.together(ctx, conn, append(begin, read)); err != nil {
+		s, err := c.read(ctx, conn, name, l, before...)
+		if err != nil {
 			return nil, err
 		}
 		if a, err := c.decide(name, s, f); a != nil || err != nil {
 			return a, err
 		}
-		begin, l.heads = nil, min(16*l.heads, allPlaces)
+		before, l.heads = nil, min(16*l.heads, allPlaces)
 	}
 }
 
@@ -245,10 +217,7 @@ func (c *client) write(ctx context.Context, conn *sql.Conn, a *change, then []St
 	for _, p := range slices.Concat(a.added, a.confirmed) {
 		all = append(all, c.statements.bound(addPlaceText, a.name, p.Owner, p.Tokens, p.Joined, p.Asked, p.Ends, p.Request))
 	}
-	for _, m := range c.messages(a) {
-		all = append(all, c.statements.bound(notifyText, m.channel, m.payload))
-	}
-	return c.together(ctx, conn, slices.Concat(all, c.statements.all(commitTexts), then))
+	return c.together(ctx, conn, slices.Concat(all, c.messages(a), c.statements.all(commitTexts), then))
 }
 
 // writeRow returns the statement that writes the row.

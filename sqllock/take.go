@@ -39,7 +39,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter, sent dr
 	a := &asking{client: c, req: req, stored: req, waiter: w, sent: sent}
 	a.stored.Note, a.stored.Tokens = storable(req.Note), max(1, req.Tokens)
 	l := look{heads: headPlaces, owner: req.Owner}
-	failure, err := c.request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
+	failure, err := c.request(ctx, usual, func(ctx context.Context, conn *sql.Conn) error {
 		if c.hasShortCut(&a.stored) && !crowd {
 			if taken, err := a.take(ctx, conn); taken || err != nil {
 				return err
@@ -120,7 +120,7 @@ func (a *asking) join(ctx context.Context, conn *sql.Conn, first ...Statement) (
 	texts, r := confirmTexts, &a.stored
 	args := []any{r.Name, r.Owner, r.Tokens, int64(a.sent), micros(a.caps.PlaceLife(ahead))}
 	if !placed {
-		if texts, args = joinTexts, append(args, requestText(r, a.channel), crowdOf(r)); a.dialect == SQLite {
+		if texts, args = joinTexts, append(args, requestText(*r, a.channel), crowdOf(r)); a.dialect == SQLite {
 			return false, nil
 		}
 	}

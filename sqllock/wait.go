@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// waiter is what the client keeps of an owner that may be queued.
+// waiter is what the client keeps of an owner that may be queued. The client's mutex guards it.
 type waiter struct {
 	request driver.Request
 	placed  bool           // the store has said that it is queued
@@ -18,7 +19,12 @@ type waiter struct {
 	unknown bool           // the answer to one was lost: its request may be under way
 	// woken has the grant of a hand-off, or one without token when it is worth asking again.
 	woken chan driver.Grant
-	pollState
+
+	waiting int       // calls of Wait for which the client polls
+	deaf    bool      // the owner before it has no bell: see bells
+	ahead   int       // how many are ahead in the queue
+	changed time.Time // when that last changed
+	polled  time.Time // the last poll, or the client's own request that has told ahead
 }
 
 // Contended implements driver.ContentionHinter: Enqueue takes a name that nobody uses as Try does.
@@ -111,17 +117,14 @@ func (c *client) deliver(a *change) {
 	defer c.mu.Unlock()
 	for _, owner := range a.winners {
 		if w, h := c.waiters[owner], a.Held(owner); w != nil && h != nil {
-			w.handOver(a.Grant(h))
+			w.wake(a.Grant(h))
 		}
 	}
 }
 
-// message is a notification for a client that listens.
-type message struct{ channel, payload string }
-
-// messages returns what to tell other clients of a step. A hand-off goes to the winner's client, as "h TOKEN BLOCK
-// CONTENDED CLAIM ASKED OWNER". A break goes to the client of the broken hold, as "b OWNER".
-func (c *client) messages(a *change) (all []message) {
+// messages tell other clients of a step. A hand-off goes to the winner's client, as "h TOKEN BLOCK CONTENDED CLAIM
+// ASKED OWNER". A break goes to the client of the broken hold, as "b OWNER".
+func (c *client) messages(a *change) (all []Statement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, owner := range a.winners {
@@ -131,10 +134,10 @@ func (c *client) messages(a *change) (all []message) {
 		}
 		g := a.Grant(h)
 		text := fmt.Sprintf("h %d %d %t %d %d %s", h.Token, g.Block, g.Contended, micros(h.Valid), h.Since, owner)
-		all = append(all, message{h.Client, text})
+		all = append(all, c.statements.bound(notifyText, h.Client, text))
 	}
 	if h := a.broken; h != nil && h.Client != "" {
-		all = append(all, message{h.Client, "b " + h.Owner})
+		all = append(all, c.statements.bound(notifyText, h.Client, "b "+h.Owner))
 	}
 	return all
 }
@@ -167,12 +170,12 @@ func (c *client) receive(message string) {
 // notifications again, or are polled for. It logs in a goroutine, because a log handler may block.
 func (c *client) setInterruptedLocked(interrupted bool, why string) {
 	switch {
-	case interrupted && !c.lost:
+	case interrupted && !c.interrupted:
 		go c.log.Warn("holdfast: PostgreSQL's notifications do not arrive, so waiters poll", "store", c.caps.Store, "error", why)
-	case !interrupted && c.lost:
+	case !interrupted && c.interrupted:
 		go c.log.Info("holdfast: PostgreSQL's notifications arrive again", "store", c.caps.Store)
 	}
-	c.interrupted, c.lost = interrupted, interrupted
+	c.interrupted = interrupted
 	for _, w := range c.waiters {
 		w.wake(driver.Grant{})
 	}
@@ -190,19 +193,16 @@ func (c *client) receiveHandOffLocked(text string) {
 	g, claim := driver.Grant{}, int64(0)
 	if n, _ := fmt.Sscan(text, &g.Token, &g.Block, &g.Contended, &claim, &g.Since); n == numbers {
 		g.Valid, g.Claim = duration(claim), true
-		w.handOver(g)
+		w.wake(g)
 	}
 }
 
-// handOver wakes a waiter with its grant.
-func (w *waiter) handOver(g driver.Grant) {
-	g.Request, g.Valid, w.placed = w.request, min(g.Valid, w.request.TTL), false
-	w.wake(g)
-}
-
-// wake gives a waiter a grant, or one without token, in place of one that it has not taken yet. The client's mutex
+// wake gives a waiter its grant, or one without token, in place of one that it has not taken yet. The client's mutex
 // keeps two calls apart.
 func (w *waiter) wake(g driver.Grant) {
+	if g.Token != 0 {
+		g.Request, g.Valid, w.placed = w.request, min(g.Valid, w.request.TTL), false
+	}
 	select {
 	case <-w.woken:
 	default:

@@ -61,18 +61,19 @@ type Record struct {
 	FarAhead int
 }
 
-// Hold is one hold. A closed one has no owner any more; it keeps others out until it expires.
+// Hold is one hold. A closed one has no owner any more; it keeps others out until it expires. Package sqllock stores
+// holds as JSON, with the request beside.
 type Hold struct {
-	driver.Request
-	Client  string // the hold ends when this client dies; "" where the store does not look for it
-	Closed  bool
-	Token   driver.Token   // the first of its tokens, or the last that a renewal has told
-	Last    driver.Token   // the last token that is reserved for it; 0: Token is
-	Taken   driver.Instant // when it was granted
-	Expires driver.Instant // unless it is renewed; a closed one ends then
-	Since   driver.Instant // as in driver.Grant, for the TTL now running; by the owner's clock
-	Valid   time.Duration
-	Claim   bool // granted to a waiter that has not renewed it: it may never have heard of it
+	driver.Request `json:"-"`
+	Client         string         `json:"c,omitempty"` // the hold ends when this client dies; "" where the store does not look for it
+	Closed         bool           `json:"x,omitempty"`
+	Token          driver.Token   `json:"t"`           // the first of its tokens, or the last that a renewal has told
+	Last           driver.Token   `json:"b,omitempty"` // the last token that is reserved for it; 0: Token is
+	Taken          driver.Instant `json:"k"`           // when it was granted
+	Expires        driver.Instant `json:"e"`           // unless it is renewed; a closed one ends then
+	Since          driver.Instant `json:"a,omitempty"` // as in driver.Grant, for the TTL now running; by the owner's clock
+	Valid          time.Duration  `json:"v,omitempty"`
+	Claim          bool           `json:"-"` // granted to a waiter that has not renewed it: it may never have heard of it
 }
 
 // Place is one waiter's place in the queue.

@@ -17,25 +17,6 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock/mysqlconn"
 )
 
-// The URL of a store may have a password, so it comes from the environment:
-// mysql://app:secret@db.example.org/app?tls=true
-func Example() {
-	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, os.Getenv("HOLDFAST_STORE"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	err = locks.Mutex("orders/42", nil).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
-		fmt.Println("charging under", lease.Name()) // ctx ends when the lock is no longer trusted
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
 // A program that has a pool already shares it. The pool must have two connections or more.
 func ExampleNew() {
 	ctx := context.Background()
@@ -70,6 +51,5 @@ func ExampleNew() {
 
 func TestExamples(t *testing.T) {
 	url := testserver.StartMariaDB(t).URL()
-	exampletest.Expect(t, url, "charging under orders/42", Example)
 	exampletest.Expect(t, url, "held: orders/42", ExampleNew)
 }

@@ -44,10 +44,8 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	}
 	own := library
 	own.Idle = poolSize
-	own.Close = func() error {
-		db.Close() // its error would only say that a connection that broke could not end its session in order
-		return nil
-	}
+	// Its error would only say that a connection that broke could not end its session in order.
+	own.Close = func() error { db.Close(); return nil }
 	return sqllock.New(ctx, db, sqllock.MySQL, own, o)
 }
 

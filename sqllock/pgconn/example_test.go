@@ -2,7 +2,6 @@ package pgconn_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"os"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/test/exampletest"
@@ -19,54 +17,6 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock/pgconn"
 	"github.com/holdfastlock/holdfast/txlock"
 )
-
-// The URL of a store may have a password, so it comes from the environment:
-// postgres://app:secret@db.example.org/app?sslmode=verify-full
-func Example() {
-	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, os.Getenv("HOLDFAST_STORE"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	err = locks.Mutex("orders/42", nil).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
-		fmt.Println("charging under", lease.Name()) // ctx ends when the lock is no longer trusted
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// A program that has a pool already shares it. The pool must be of pgx, and have two connections or
-// more.
-func ExampleNew() {
-	ctx := context.Background()
-	db, err := sql.Open("pgx", os.Getenv("HOLDFAST_STORE"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close() // after the driver
-	d, err := pgconn.New(ctx, db, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locks, err := holdfast.New(d, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	lease, err := locks.Mutex("orders/42", nil).Acquire(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("held:", lease.Name())
-	if err := lease.Release(); err != nil {
-		log.Fatal(err)
-	}
-}
 
 // A program that has a pool of pgx shares it. Let the pool have two connections or more: one of
 // them is kept for renewals. Close the locks before the pool.
@@ -140,8 +90,6 @@ func ExampleFromTx() {
 
 func TestExamples(t *testing.T) {
 	url := testserver.StartPostgres(t).URL("postgres")
-	exampletest.Expect(t, url, "charging under orders/42", Example)
-	exampletest.Expect(t, url, "held: orders/42", ExampleNew)
 	exampletest.Expect(t, url, "charged under orders/42", ExampleFromPool)
 	exampletest.Expect(t, url, "the balance is 99", ExampleFromTx)
 }

@@ -14,8 +14,8 @@ import (
 
 // FromPool returns a driver over a pool of pgx. Nil options are fine.
 //
-// The drivers over a pool keep one of its connections for renewals, from the first request for a lock on
-// until the last of these drivers is closed: see package sqllock. They listen on one more connection, which is not
+// The drivers over a pool keep one of its connections for renewals until the last of them is closed: see package
+// sqllock. They listen on one more connection, which is not
 // the pool's but made as the pool's are. So MaxConns is to be 2 or more. A pool of one connection has none to
 // spare: there renewals wait for the request that is under way and for the application, and a warning is logged.
 //
@@ -38,8 +38,5 @@ func FromPool(ctx context.Context, pool *pgxpool.Pool, o *sqllock.Options) (driv
 // statsOf returns what database/sql would say of the pool. The application's use counts too.
 func statsOf(pool *pgxpool.Pool) sql.DBStats {
 	s := pool.Stat()
-	return sql.DBStats{
-		MaxOpenConnections: int(s.MaxConns()), OpenConnections: int(s.TotalConns()),
-		InUse: int(s.AcquiredConns() + s.ConstructingConns()), Idle: int(s.IdleConns()),
-	}
+	return sql.DBStats{MaxOpenConnections: int(s.MaxConns()), InUse: int(s.AcquiredConns() + s.ConstructingConns())}
 }

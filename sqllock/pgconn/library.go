@@ -16,9 +16,10 @@ import (
 // libraryFor returns what package sqllock needs to know of a pool that connects by now.
 func libraryFor(now configure) sqllock.Library {
 	return sqllock.Library{
-		Failure: failure, Together: together, Demoted: demoted, Pending: pending, Leave: leave,
+		Failure: failure, Together: together, Demoted: demoted, Pending: pending,
+		Leave: func(conn *sql.Conn) { below(conn, closeConn) }, // a pool of pgx would take it back from database/sql
 		Learn: func(ctx context.Context, conn *sql.Conn, library *sqllock.Library) error {
-			return learn(ctx, conn, now, library)
+			return below(conn, func(own *pgx.Conn) error { return learn(ctx, own, now, library) })
 		},
 	}
 }
@@ -38,21 +39,19 @@ func below(conn *sql.Conn, f func(*pgx.Conn) error) error {
 // and the server. Where a pooler gives each transaction another connection it swallows them. Nor are statements prepared
 // there: one that pgx has prepared is unknown on the next connection, or its name is taken. A pooler shows by the process
 // number that it tells the client: another process of the server carries out the statements.
-func learn(ctx context.Context, conn *sql.Conn, now configure, library *sqllock.Library) error {
-	return below(conn, func(own *pgx.Conn) error {
-		var pid uint32
-		err := own.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
-		mode, key := own.Config().DefaultQueryExecMode, keyOf(own.Config())
-		switch {
-		case err != nil:
-		case pid == own.PgConn().PID():
-			library.Listen = func(receive func(string)) (string, func()) { return listen(key, now, receive) }
-		case mode != pgx.QueryExecModeExec && mode != pgx.QueryExecModeSimpleProtocol:
-			library.Before = []any{pgx.QueryExecModeExec}
-			library.Together = nil // pgx prepares what is in a batch
-		}
-		return err
-	})
+func learn(ctx context.Context, own *pgx.Conn, now configure, library *sqllock.Library) error {
+	var pid uint32
+	err := own.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	mode, key := own.Config().DefaultQueryExecMode, keyOf(own.Config())
+	switch {
+	case err != nil:
+	case pid == own.PgConn().PID():
+		library.Listen = func(receive func(string)) (string, func()) { return listen(key, now, receive) }
+	case mode != pgx.QueryExecModeExec && mode != pgx.QueryExecModeSimpleProtocol:
+		library.Before = []any{pgx.QueryExecModeExec}
+		library.Together = nil // pgx prepares what is in a batch
+	}
+	return err
 }
 
 // failure implements Failure of sqllock.Library.
@@ -136,15 +135,6 @@ func pending(_ context.Context, conn *sql.Conn) (is bool) {
 		return nil
 	})
 	return is
-}
-
-// leave implements Leave of sqllock.Library. It closes the connection below database/sql, because a pool of pgx
-// would take it back.
-func leave(conn *sql.Conn) {
-	below(conn, func(own *pgx.Conn) error {
-		closeConn(own)
-		return nil
-	})
 }
 
 // takesWrites reports whether the server is still there, and takes writes.

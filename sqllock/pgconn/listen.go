@@ -76,23 +76,20 @@ func listen(key string, now configure, receive func(string)) (channel string, st
 	if h.up {
 		receive("")
 	}
-	return h.channel, func() { h.leave(key, me) }
-}
-
-// leave ends a subscription, and the hub with the last one.
-func (h *hub) leave(key string, s *subscriber) {
-	hubs.Lock()
-	h.mu.Lock() // nothing is received after this
-	delete(h.subscribers, s)
-	last := len(h.subscribers) == 0
-	h.mu.Unlock()
-	if last {
-		delete(hubs.m, key)
-	}
-	hubs.Unlock()
-	if last {
-		h.cancel()
-		h.done.Wait()
+	return h.channel, func() {
+		hubs.Lock()
+		h.mu.Lock() // nothing is received after this
+		delete(h.subscribers, me)
+		last := len(h.subscribers) == 0
+		h.mu.Unlock()
+		if last {
+			delete(hubs.m, key)
+		}
+		hubs.Unlock()
+		if last {
+			h.cancel()
+			h.done.Wait()
+		}
 	}
 }
 
@@ -131,7 +128,13 @@ func (h *hub) publish(payload string, up bool) {
 func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	config, err := h.anyone()(ctx)
+	now := configure(func(context.Context) (*pgx.ConnConfig, error) { return nil, context.Canceled }) // the last one has left
+	h.mu.Lock()
+	for s := range h.subscribers {
+		now = s.now
+	}
+	h.mu.Unlock()
+	config, err := now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -149,38 +152,23 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// anyone returns how one of the drivers connects.
-func (h *hub) anyone() configure {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.subscribers {
-		return s.now
-	}
-	return func(context.Context) (*pgx.ConnConfig, error) { return nil, context.Canceled } // the last one has left
-}
-
 // listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case otherwise.
 func (h *hub) listenOn(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize())
 	return err
 }
 
-// isGood reports whether the server is still there, and takes writes. It listens again, so that operators see in
-// pg_stat_activity what the connection is for.
-func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
-	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
-	defer cancel()
-	return takesWrites(ctx, conn) && h.listenOn(ctx, conn) == nil
-}
-
 // closeConn closes a connection. Its error would be of no use.
-func closeConn(conn *pgx.Conn) {
+func closeConn(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn.Close(ctx)
+	return conn.Close(ctx)
 }
 
-// forward passes notifications on until the connection or ctx ends, or its server takes no writes any more.
+// forward passes notifications on until the connection or ctx ends, or its server takes no writes any more. It listens
+// again at times, so that operators see in pg_stat_activity what the connection is for.
 func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, quietFor)
@@ -190,7 +178,7 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 		switch {
 		case err == nil:
 			h.publish(n.Payload, true)
-		case ctx.Err() != nil || !silent || !h.isGood(ctx, conn):
+		case ctx.Err() != nil || !silent || !takesWrites(ctx, conn) || h.listenOn(ctx, conn) != nil:
 			return
 		}
 	}

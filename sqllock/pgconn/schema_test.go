@@ -49,7 +49,10 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'one'")
-	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "later", TTL: 30 * time.Second}); !errors.Is(err, driver.ErrHeld) {
+	for err = driver.ErrUncertain; errors.Is(err, driver.ErrUncertain); { // over a connection that ends as it is used
+		_, err = one.Try(t.Context(), driver.Request{Name: "x", Owner: "later", TTL: 30 * time.Second})
+	}
+	if !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: after a change of search_path a name is granted twice: %v", err)
 	}
 }

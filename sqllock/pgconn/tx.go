@@ -34,40 +34,34 @@ func (t Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Res
 // returns, so the row need not be scanned. Arguments are pgx's; the row's values are converted as database/sql
 // does.
 func (t Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	formats := pgx.QueryResultFormats{pgx.TextFormatCode}
-	var r oneRow
-	rows, err := t.Query(ctx, query, append([]any{formats}, args...)...)
-	if r.err = err; err == nil {
-		r.read(rows, t.Conn().TypeMap())
+	r := &oneRow{}
+	rows, err := t.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)...)
+	if err == nil {
+		first := rows.Next()
+		for i, field := range rows.FieldDescriptions() {
+			r.columns = append(r.columns, field.Name)
+			if first {
+				r.values = append(r.values, valueOf(t.Conn().TypeMap(), field.DataTypeOID, rows.RawValues()[i]))
+			}
+		}
+		rows.Close()
+		err = rows.Err()
 	}
+	r.err = err
 	// Only a *sql.DB makes a *sql.Row. This one has no connection, and ends at once.
-	db := sql.OpenDB(&r)
+	db := sql.OpenDB(r)
 	defer db.Close()
 	return db.QueryRowContext(context.Background(), "")
 }
 
-// oneRow is the first row of a query, and the database/sql driver whose only result it is. Nobody prepares or begins
-// anything there.
+// oneRow is the first row of a query, and the database/sql driver whose only result it is. Nobody asks for more of the
+// embedded ones.
 type oneRow struct {
+	sqldriver.Connector
 	sqldriver.Conn
 	columns []string
 	values  []sqldriver.Value // nil: there was no row
 	err     error             // of the query
-}
-
-// read takes the first row, in PostgreSQL's text format, and reads the rest.
-func (r *oneRow) read(rows pgx.Rows, types *pgtype.Map) {
-	defer func() {
-		rows.Close()
-		r.err = rows.Err()
-	}()
-	first := rows.Next()
-	for i, field := range rows.FieldDescriptions() {
-		r.columns = append(r.columns, field.Name)
-		if first {
-			r.values = append(r.values, valueOf(types, field.DataTypeOID, rows.RawValues()[i]))
-		}
-	}
 }
 
 // valueOf converts a column to one of database/sql's types.
@@ -83,11 +77,8 @@ func valueOf(types *pgtype.Map, oid uint32, raw []byte) sqldriver.Value {
 	return string(raw)
 }
 
-// Connect implements driver.Connector of database/sql, as Driver does.
+// Connect implements driver.Connector of database/sql.
 func (r *oneRow) Connect(context.Context) (sqldriver.Conn, error) { return r, nil }
-
-// Driver returns nothing: nobody asks.
-func (r *oneRow) Driver() sqldriver.Driver { return nil }
 
 // QueryContext implements driver.QueryerContext of database/sql.
 func (r *oneRow) QueryContext(context.Context, string, []sqldriver.NamedValue) (sqldriver.Rows, error) {

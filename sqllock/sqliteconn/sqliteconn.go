@@ -12,9 +12,11 @@ package sqliteconn
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"net/url"
 	"path/filepath"
+	"time"
 
 	"modernc.org/sqlite"
 
@@ -22,7 +24,13 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-func init() { driver.Register("sqlite", open) }
+func init() {
+	driver.Register("sqlite", open)
+	// The host's clock: SQLite's own has milliseconds, and stands still during a statement.
+	sqlite.MustRegisterScalarFunction("holdfast_now", 0, func(*sqlite.FunctionContext, []sqldriver.Value) (sqldriver.Value, error) {
+		return time.Now().UnixMicro(), nil
+	})
+}
 
 // poolSize is how many connections the pool of a URL has at most. One is for renewals. There is one writer at a time
 // in any case.
@@ -65,7 +73,8 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite. The caller owns the pool and closes it after the driver. The
-// driver keeps one of its connections for renewals: see package sqllock. See [DSN] for settings. Nil options are fine.
+// driver keeps one of its connections for renewals: see package sqllock. See [DSN] for settings. The pool is one of
+// sql.Open("sqlite", …): to those this package adds the function holdfast_now. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending}, o)
 }
