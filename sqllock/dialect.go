@@ -1,45 +1,41 @@
 package sqllock
 
 import (
-	"cmp"
 	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/holdfastlock/holdfast/sqldialect"
 )
 
-// Dialect is a database's SQL.
-type Dialect uint8
+// Dialect is a database's SQL. It is the same type in packages txlock, fence and optimistic.
+type Dialect = sqldialect.Dialect
 
 // The dialects.
 const (
-	Postgres Dialect = iota + 1 // PostgreSQL 12 and later
-	MySQL                       // MariaDB 10.6 and later, MySQL 8.0 and later; InnoDB tables
-	SQLite                      // SQLite 3.35 and later
+	Postgres = sqldialect.Postgres // PostgreSQL 12 and later
+	MySQL    = sqldialect.MySQL    // MariaDB 10.6 and later, MySQL 8.0 and later; InnoDB tables
+	SQLite   = sqldialect.SQLite   // SQLite 3.35 and later
 )
 
-// String returns "postgres", "mysql" or "sqlite".
-func (d Dialect) String() string {
-	return cmp.Or(map[Dialect]string{Postgres: "postgres", MySQL: "mysql", SQLite: "sqlite"}[d], "unknown dialect")
-}
-
-// dialects are what the dialects write differently. Statements are written as for PostgreSQL, with these {words}:
+// dialects are what the dialects write differently. Statements are written as for PostgreSQL, with these {words}
+// beside those of Dialect.Words:
 //
 //	{now}                  the time in microseconds since 1970 by the server's clock, read anew at each evaluation: a
 //	                       statement that has waited for a row must not judge by the time at which it began
-//	{max}                  the greatest of several values
 //	{ignore}, {or ignore}  make an INSERT do nothing where the name has a row
 //	{or replace}           makes an INSERT change the place that the owner has
 //	{primary}              fails a statement if the server takes no writes
 //	{found}, {joined}      what of the places is read, and how they are joined to it: see readText
 var dialects = map[Dialect]*strings.Replacer{
-	Postgres: strings.NewReplacer("{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint", "{max}", "greatest",
+	Postgres: strings.NewReplacer("{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		"{ignore}", "", "{or ignore}", "ON CONFLICT (name) DO NOTHING", "{or replace}", "ON CONFLICT (name, owner) DO UPDATE SET",
 		"{primary}", "", "{found}", placeColumns, "{joined}", "p ON 1 = 1"),
-	MySQL: strings.NewReplacer("{now}", nowMySQL, "{max}", "GREATEST",
+	MySQL: strings.NewReplacer("{now}", nowMySQL,
 		"{ignore}", "IGNORE", "{or ignore}", "", "{or replace}", "ON DUPLICATE KEY UPDATE",
 		"{primary}", primaryMySQL, "{found}", "ticket", "{joined}", joinedMySQL),
-	SQLite: strings.NewReplacer("{now}", "holdfast_now()", "{max}", "max",
+	SQLite: strings.NewReplacer("{now}", "holdfast_now()",
 		"{ignore}", "", "{or ignore}", "ON CONFLICT (name) DO NOTHING", "{or replace}", "ON CONFLICT (name, owner) DO UPDATE SET",
 		"{primary}", "", "{found}", placeColumns, "{joined}", "p ON 1 = 1"),
 }
@@ -61,14 +57,14 @@ const nowMySQL = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" +
 
 // Now returns the expression by which the server's time is read, in microseconds since 1970, anew at each
 // evaluation. That of SQLite is a function which package sqliteconn adds.
-func (d Dialect) Now() string { return dialects[d].Replace("{now}") }
+func Now(d Dialect) string { return dialects[d].Replace("{now}") }
 
 // words replaces the {words} of a statement.
-func (d Dialect) words(text, prefix string) string {
+func words(d Dialect, text, prefix string) string {
 	return strings.NewReplacer(
 		"{locks}", prefix+"_locks", "{places}", prefix+"_places", "{meta}", prefix+"_meta",
 		"{request}", "CONVERT(request USING utf8mb4)", "{forget}", strconv.FormatInt(micros(forgetAfter), 10),
-	).Replace(dialects[d].Replace(text))
+	).Replace(d.Words(dialects[d].Replace(text)))
 }
 
 // filled returns a statement of MySQL with its arguments in place of $1 to $99. What else has a $ stays.

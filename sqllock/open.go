@@ -81,8 +81,8 @@ func ParseURL(u *url.URL, d Dialect) (o *Options, theirs url.Values, err error) 
 
 func (o *Options) check(d Dialect) error {
 	switch {
-	case dialects[d] == nil:
-		return errors.New("dialect is none of Postgres, MySQL, SQLite")
+	case !d.Known():
+		return d.Check()
 	case o.Unlogged && d != Postgres:
 		return errors.New("only PostgreSQL has unlogged tables")
 	case o.Poll != 0 && o.Poll < time.Millisecond:
@@ -197,7 +197,7 @@ func newClient(ctx context.Context, p *pool, dialect Dialect, library Library, o
 func (c *client) open(ctx context.Context, prefix string, o *Options) error {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
-		for _, text := range c.dialect.creation(prefix, o.Unlogged) {
+		for _, text := range creation(c.dialect, prefix, o.Unlogged) {
 			if err := c.run(ctx, Statement{Text: text}); err != nil {
 				return fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)

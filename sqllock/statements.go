@@ -204,7 +204,7 @@ func (s *statements) bound(text string, args ...any) Statement {
 	s.mu.Lock()
 	own, known := s.translated[text]
 	if !known {
-		own = s.dialect.words(s.lifeWords(text), s.prefix)
+		own = words(s.dialect, s.lifeWords(text), s.prefix)
 		s.translated[text] = own
 	}
 	s.mu.Unlock()

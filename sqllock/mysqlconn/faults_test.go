@@ -175,7 +175,7 @@ func bells(t *testing.T, server *testserver.MySQL) {
 
 // clockIsLive: a statement that waits judges by the time at which it goes on.
 func clockIsLive(t *testing.T, db *sql.DB) {
-	now := sqllock.MySQL.Now()
+	now := sqllock.Now(sqllock.MySQL)
 	var before, after int64
 	must(t, db.QueryRowContext(t.Context(), "SELECT "+now+", SLEEP(0.2) * 0 + "+now).Scan(&before, &after))
 	if got := time.Duration(after-before) * time.Microsecond; got < 200*time.Millisecond {

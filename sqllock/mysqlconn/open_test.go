@@ -74,7 +74,7 @@ func TestUse(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		admin := openDB(t, server, "?multiStatements=true")
 		const theirs = "`the``ir-s`"
-		exec(t, admin, "CREATE DATABASE "+theirs+"; USE "+theirs+"; "+sqllock.MySQL.Schema("")+"USE test")
+		exec(t, admin, "CREATE DATABASE "+theirs+"; USE "+theirs+"; "+sqllock.Schema(sqllock.MySQL, "")+"USE test")
 		db := oneConn(openDB(t, server, ""))
 		sqltest.Pending(t, db, overPool(t, db), openIn(t, server.URL()), true, func(conn *sql.Conn) {
 			exec(t, conn, "USE "+theirs)

@@ -65,7 +65,7 @@ func localTimeJumps(t *testing.T, server *testserver.MySQL, change time.Time) {
 	at := make(chan time.Time, 1)
 	go func() {
 		var us int64
-		if err := db.QueryRowContext(ctx, "SELECT "+sqllock.MySQL.Now()+" FROM holdfast_locks WHERE name = ? FOR UPDATE", held.Name).Scan(&us); err != nil {
+		if err := db.QueryRowContext(ctx, "SELECT "+sqllock.Now(sqllock.MySQL)+" FROM holdfast_locks WHERE name = ? FOR UPDATE", held.Name).Scan(&us); err != nil {
 			t.Error(err)
 		}
 		at <- time.UnixMicro(us).UTC()

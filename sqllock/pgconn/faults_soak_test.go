@@ -213,7 +213,7 @@ func mayNotCreate(t *testing.T, server *testserver.Postgres, admin *sql.DB) {
 	} else if !strings.Contains(err.Error(), "holdfast schema") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
-	exec(t, admin, sqllock.Postgres.Schema("given"))
+	exec(t, admin, sqllock.Schema(sqllock.Postgres, "given"))
 	exec(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON given_locks, given_places, given_meta TO clerk")
 	d, err := openURL(t.Context(), url)
 	must(t, err)

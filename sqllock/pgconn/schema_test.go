@@ -44,7 +44,7 @@ func TestSchema(t *testing.T) {
 
 	// A role's search_path changes while its client runs.
 	exec(t, admin, "ALTER ROLE one SET search_path = public")
-	exec(t, admin, sqllock.Postgres.Schema(""))
+	exec(t, admin, sqllock.Schema(sqllock.Postgres, ""))
 	if _, err := one.Try(t.Context(), driver.Request{Name: "x", Owner: "one", TTL: 30 * time.Second}); err != nil {
 		t.Fatal(err)
 	}

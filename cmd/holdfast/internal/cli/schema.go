@@ -56,7 +56,7 @@ transactions) and fence (the highest token that a resource has seen): you do.`,
 				return usagef("--dialect is %q: known are %s", dialect, strings.Join(names, ", "))
 			}
 			d := dialects[known]
-			texts := []string{sqllock.Dialect(d).Schema(tables), txlock.Schema(d) + ";\n", fence.Schema(d) + ";\n", versionColumn}
+			texts := []string{sqllock.Schema(d, tables), txlock.Schema(d) + ";\n", fence.Schema(d) + ";\n", versionColumn}
 			all := ""
 			for i, part := range parts {
 				if slices.Contains(args, part) {

@@ -72,7 +72,7 @@ func databaseCheck(
 		// What this user may not read is not found.
 		clocks, _ := serverClock(ctx, func() (time.Time, error) {
 			var micros int64
-			err := d.QueryRowContext(ctx, "SELECT "+dialect.Now(), queryMode...).Scan(&micros)
+			err := d.QueryRowContext(ctx, "SELECT "+sqllock.Now(dialect), queryMode...).Scan(&micros)
 			return time.UnixMicro(micros), err
 		})
 		remedy := "let the server have a certificate, and add to the URL: sslmode=verify-full (PostgreSQL), tls=true (MySQL)"

@@ -62,18 +62,18 @@ func TestPostgres(t *testing.T) {
 	here := server.URL("postgres")
 	do := execute(t, "pgx", here)
 	expect(t, examine(t, here), want{"schema", OK, "no other schema"})
-	do("CREATE SCHEMA other; SET search_path = other; " + sqllock.Postgres.Schema("") + "; RESET search_path")
+	do("CREATE SCHEMA other; SET search_path = other; " + sqllock.Schema(sqllock.Postgres, "") + "; RESET search_path")
 	for params, w := range map[string]want{
 		"": {"schema", Warning, "in schema public; other schemas have tables of the same name: other"}, "&hf.tables=other.holdfast": {"schema", OK, "names schema other"},
 		"&default_transaction_read_only=on": {"role", Error, "read-only"}, "&synchronous_commit=off": {"durability", Warning, "synchronous_commit"},
 	} {
 		expect(t, examine(t, here+params), w)
 	}
-	do(sqllock.Postgres.Schema("flat"), "ALTER TABLE flat_locks SET UNLOGGED")
+	do(sqllock.Schema(sqllock.Postgres, "flat"), "ALTER TABLE flat_locks SET UNLOGGED")
 	expect(t, examine(t, here+"&hf.tables=flat"), want{"lock", Error, "1 of the 3 tables"})
 	expect(t, examine(t, here+"&hf.tables=quick&hf.durable=no"), want{"durability", Note, "unlogged"})
 	expect(t, examine(t, testserver.StartPgbouncer(t, server, "transaction").URL("postgres")), want{"access", OK, ""}, want{"schema", Warning, ""})
-	do("CREATE ROLE clerk LOGIN PASSWORD '"+password+"'", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", sqllock.Postgres.Schema("given"))
+	do("CREATE ROLE clerk LOGIN PASSWORD '"+password+"'", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", sqllock.Schema(sqllock.Postgres, "given"))
 	examine(t, here+"&hf.tables=given") // completes the tables
 	as := strings.Replace(here, "postgres@", "clerk:"+password+"@", 1)
 	expect(t, examine(t, as+"&hf.tables=absent"), want{"lock", Error, "absent"})
