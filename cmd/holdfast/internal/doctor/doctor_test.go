@@ -193,9 +193,10 @@ func TestRules(t *testing.T) {
 		}},
 		{"mysql", mysqlRules, facts{
 			"program": "MariaDB", "version": "10.11.6", "innodb_flush_log_at_trx_commit": "1", "other engines": "",
-			"log_bin": "ON", "replicas": "0", "semi-synchronous": "OFF",
+			"log_bin": "ON", "replicas": "0", "semi-synchronous": "OFF", "own session": "true",
 		}, []ruleCase{
 			{"other engines=x", "tables", Error, "InnoDB's: x"},
+			{"own session=false", "sessions", Warning, "proxy"},
 			{"wsrep_cluster_size=3", "replication", Warning, "Galera"},
 			{"-log_bin", "replication", OK, "no binary log"},
 			{"replicas=1; semi-synchronous=ON; wait point=AFTER_SYNC; sync_binlog=1", "replication", OK, "commits wait"},

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -167,6 +168,13 @@ var mysqlRules = []rule{
 	},
 	good("role", "this is ${program} ${version}, and it takes writes"),
 
+	{
+		"sessions", Warning, is("own session", "false"), "between two statements of a connection another session of the server answers: a proxy shares them",
+		"waiters cannot block in GET_LOCK, and poll: their turn comes up to a quarter of a second late",
+		"name the server itself, or let the proxy give each client a session of its own",
+	},
+	good("sessions", "waiters block in GET_LOCK until their turn comes", has("own session")),
+
 	unseen("tables", "the tables", "tables that are not InnoDB's forget locks after a crash", "other engines"),
 	{
 		"tables", Error, has("other engines"), "not all tables are InnoDB's: ${other engines}",
@@ -231,4 +239,13 @@ func learnMySQL(ctx context.Context, d *database) {
 	d.query(ctx, "SELECT COALESCE(GROUP_CONCAT(CONCAT(table_name, ' is ', engine)), '') FROM information_schema.tables WHERE table_schema = "+schema+
 		" AND table_name IN ('"+prefix+"_locks', '"+prefix+"_places', '"+prefix+"_meta') AND engine <> 'InnoDB'", "other engines")
 	d.set("encrypted", d.facts["ssl_cipher"])
+	if conn, err := d.Conn(ctx); err == nil {
+		name, own := "'holdfast-doctor-"+rand.Text()+"'", false
+		_, err = conn.ExecContext(ctx, "DO GET_LOCK("+name+", 0)")
+		if err == nil && conn.QueryRowContext(ctx, "SELECT COALESCE(IS_USED_LOCK("+name+") = CONNECTION_ID(), 0)").Scan(&own) == nil {
+			d.facts["own session"] = strconv.FormatBool(own)
+		}
+		conn.ExecContext(ctx, "DO RELEASE_LOCK("+name+")")
+		conn.Close()
+	}
 }

@@ -102,7 +102,7 @@ func TestMySQL(t *testing.T) {
 			t.Parallel()
 			server := start(t, inOrder...)
 			here, do := server.URL(), execute(t, "mysql", "root@tcp("+server.Addr+")/test")
-			expect(t, examine(t, here), want{"role", OK, "this is " + name}, want{"tables", OK, ""}, want{"durability", OK, ""}, want{"replication", OK, "no replica reads"})
+			expect(t, examine(t, here), want{"role", OK, "this is " + name}, want{"tables", OK, ""}, want{"durability", OK, ""}, want{"replication", OK, "no replica reads"}, want{"sessions", OK, ""})
 			expect(t, examine(t, here+"?autocommit=0"), want{"role", Error, "autocommit"})
 			examine(t, here+"?hf.tables=isam") // makes the tables
 			do("ALTER TABLE isam_locks ENGINE = MyISAM", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
