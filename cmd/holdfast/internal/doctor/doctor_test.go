@@ -118,7 +118,7 @@ func TestGood(t *testing.T) {
 		}, sql + " schema", []want{{"server clock", OK, "same rate"}}},
 		"MariaDB": {func(t *testing.T) string {
 			return testserver.StartMariaDB(t, inOrder...).URL()
-		}, sql + " tables", []want{{"server clock", OK, "same rate"}}},
+		}, sql + " tables sessions", []want{{"server clock", OK, "same rate"}}},
 		"SQLite": {func(t *testing.T) string { return "sqlite://" + own(t, "locks.db") }, "directory journal durability tables access",
 			[]want{{"place", Warning, os.TempDir()}}}, // so it is, for a test
 		"files": {func(t *testing.T) string { return "file://" + own(t, "locks") }, "directory records", []want{{"place", Warning, os.TempDir()}}},
