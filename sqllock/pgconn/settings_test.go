@@ -25,10 +25,8 @@ func TestSettings(t *testing.T) {
 	}, map[string]string{"default_transaction_read_only=on": "takes no writes"})
 }
 
-// TestBesideStep: see sqltest.
 func TestBesideStep(t *testing.T) {
-	server := shared(t)
-	db := openDB(t, server)
+	db := openDB(t, shared(t))
 	d, err := New(t.Context(), db, nil)
 	must(t, err)
 	defer d.Close()
