@@ -203,14 +203,18 @@ func (c *client) connected(ctx, late context.Context, u urgency, f onConn) (conn
 // waits only if patient. Those that wait have it in the order in which they came, and before all others: a renewal
 // waits for one request, or for those that the server refuses a connection.
 func (c *client) overOwn(ctx, late context.Context, patient bool, f onConn) (connected bool, err error) {
-	if !patient && len(c.pool.own) == 0 {
-		return false, nil
-	}
 	var conn *sql.Conn
 	select {
 	case conn = <-c.pool.own:
-	case <-ctx.Done():
-		return false, ctx.Err()
+	default:
+		if !patient {
+			return false, nil
+		}
+		select {
+		case conn = <-c.pool.own:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
 	}
 	if conn == nil {
 		c.pool.own <- nil

@@ -28,11 +28,10 @@
 //
 // # Connections
 //
-// The drivers over a pool keep one of its connections for renewals. So
-// neither a busy client nor an application that shares the pool can make a healthy lease end. A release uses it
-// while the application has all others. It is given back when the last driver is closed. Allow the pool two
-// connections or more: a pool of SetMaxOpenConns(1) has none to spare, and renewals wait for the statement that is
-// under way, and for the application.
+// The drivers over a pool keep one of its connections for renewals. So neither a busy client nor an application that
+// shares the pool can make a healthy lease end. A release uses it while the application has all others. It is given
+// back when the last driver is closed. Allow the pool two connections or more: a pool of SetMaxOpenConns(1) has none to
+// spare, and renewals wait for the statement that is under way, and for the application.
 //
 // Opening a connection ends with the context of the request that needs it, so let a context last longer than that
 // takes.

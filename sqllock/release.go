@@ -62,15 +62,14 @@ func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which [
 		return err
 	})
 	for i, of := range which {
-		switch {
-		case err != nil:
-			errs[of] = err
-		case ended[i] == 0:
-			rest = append(rest, of)
-		default:
-			c.forget(grants[of].Owner)
-			c.bells.lower(ctx, grants[of].Owner)
+		if ended[i] == 0 {
+			if errs[of] = err; err == nil {
+				rest = append(rest, of)
+				continue
+			}
 		}
+		c.forget(grants[of].Owner) // also if the outcome is not known (P9)
+		c.bells.lower(ctx, grants[of].Owner)
 	}
 	return rest
 }

@@ -1,6 +1,7 @@
 package sqltest
 
 import (
+	"context"
 	"crypto/sha256"
 	"database/sql"
 	"errors"
@@ -118,7 +119,7 @@ func collect(t *testing.T, d driver.Driver, r driver.Request) driver.Grant {
 
 // BesideStep checks that a release, and a request for a place, wait for the end of a step that has locked the name's row,
 // and then find what the step has written (P1, P7). The test writes what the steps do: the first gives the hold to another
-// owner, the second ends it.
+// owner, the second ends it. Places that nobody confirms are removed while the name is held (P9).
 func BesideStep(t *testing.T, d driver.Driver, db *sql.DB) {
 	t.Helper()
 	const name = "beside"
@@ -159,7 +160,12 @@ func BesideStep(t *testing.T, d driver.Driver, db *sql.DB) {
 	if must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM holdfast_places").Scan(&places)); places != 2 {
 		t.Errorf("P8: a release of what another holds by now has left %d places of 2", places)
 	}
-	Exec(t, db, "DELETE FROM holdfast_places")
+	Exec(t, db, "UPDATE holdfast_places SET ends = 1")
+	must(t, d.(interface{ Clean(context.Context) error }).Clean(t.Context()),
+		db.QueryRowContext(t.Context(), "SELECT count(*) FROM holdfast_places").Scan(&places))
+	if places > 0 {
+		t.Errorf("P9: the name is held, and %d places stay that nobody has confirmed", places)
+	}
 	beside("owner = '', expires = 0, taken = 0, crowd = 0", func() error {
 		_, err := q.Enqueue(t.Context(), request(name, "three"))
 		return err
