@@ -86,8 +86,8 @@ func New(c Config) (*Client, error) {
 	client := &Client{clock: cmp.Or(c.Clock, driver.HostClock), tls: c.TLS}
 	client.transport = &http.Transport{
 		Protocols: protocols, DialContext: client.dial, DialTLSContext: client.dial,
-		// A connection on which nothing comes is tried, and given up if that fails: parked calls are
-		// silent for long. Members need not remember the headers of calls, of which each would cost them memory.
+		// A connection on which nothing comes for longer than a session of 30 s is parked is tried, and given up if that
+		// fails: so idle sessions cost no pings. Members need not remember the headers of calls, of which each would cost them memory.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin, MaxEncoderHeaderTableSize: noTable},
 	}
 	token := &bearer{client.transport, &c}
@@ -113,7 +113,7 @@ func New(c Config) (*Client, error) {
 const (
 	dialWithin    = 2 * time.Second
 	attemptWithin = 2 * time.Second
-	pingAfter     = 10 * time.Second
+	pingAfter     = 13 * time.Second
 	pingWithin    = 2 * time.Second
 	maxResponse   = 64 << 20
 	noTable       = 1 // bytes: a table that has room for no header

@@ -184,11 +184,9 @@ func (s *etcdStore) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*e
 // Reached implements store. It agrees with the leader, as each linearizable read does, and reads nothing. It asks again
 // when the leader's end is what it fails by.
 func (s *etcdStore) Reached(ctx context.Context) (int64, error) {
-	ctx, stop := context.WithTimeout(ctx, within)
-	defer stop()
-	for {
+	for start := time.Now(); ; {
 		_, err := ask(ctx, s, func(ctx context.Context, _ any) (any, error) { return nil, s.LinearizableReadNotify(ctx) }, nil)
-		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil {
+		if !errors.Is(err, errLeaderGone) && !errors.Is(err, etcderrors.ErrLeaderChanged) || ctx.Err() != nil || time.Since(start) > within {
 			return s.KV().Rev(), err
 		}
 	}

@@ -104,7 +104,7 @@ const stopWithin = 10 * time.Second
 
 // gcPercent is how much garbage there may be beside what a member needs, unless GOGC says it. Most of that lives as long as
 // sessions do. With 100, as Go has it, members need 1.4 times the memory and four fifths of the processor time.
-const gcPercent = 25
+const gcPercent = 28
 
 // serve runs a member until it is told to stop, or fails.
 func serve(ctx context.Context, c server.Config) error {
