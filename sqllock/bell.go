@@ -71,15 +71,16 @@ func (b *bells) use(ctx context.Context, owner string, patient bool, f onConn) (
 // hangUp ends the session that has the bells.
 func (b *bells) hangUp() { b.pool.keep(<-b.pool.own, false) }
 
-// join is as asking.join, and in the same round trip takes the owner's bell, if it has none and nobody uses the
-// connection of renewals: the next one may listen at once. Without it those behind the owner poll.
+// join is as asking.join, and in the same round trip takes the owner's bell, if it has none, and nobody uses the
+// connection of renewals nor has a full pool use for it: the next one may listen at once. Without it those behind the owner
+// poll.
 func (b *bells) join(ctx context.Context, conn *sql.Conn, a *asking) (done bool, err error) {
 	owner := a.req.Owner
 	b.mu.Lock()
 	idle, proven := b.deaf || b.raised[owner] != nil || a.req.Mode != driver.Exclusive, b.proven
 	b.mu.Unlock()
 	bell, got, mine := b.bellOf(owner), sql.NullInt64{}, sql.NullBool{Bool: true}
-	if !idle {
+	if !idle && !b.pool.full() {
 		own, err := b.overOwn(ctx, ctx, false, func(ctx context.Context, conn *sql.Conn) error {
 			done, err = a.join(ctx, conn, Statement{Text: "SELECT GET_LOCK(" + bell + ", 0)", Into: []any{&got}})
 			if err == nil && !proven { // a question of its own, which a proxy may send elsewhere

@@ -62,6 +62,9 @@ type pool struct {
 	own chan *sql.Conn
 	// busy holds a value while a goroutine uses a SQLite file.
 	busy chan struct{}
+	// waiters has, by owner, the clients whose waiters may be queued: what hands a name over wakes the next one at once if it
+	// is of this process. Else it would find out over a pool that may be full of the others' requests.
+	waiters sync.Map
 }
 
 // pools are those of this process.

@@ -270,6 +270,9 @@ func (c *client) Close() error {
 	}
 	c.stop()
 	close(c.losses)
+	for owner := range c.waiters {
+		c.pool.waiters.Delete(owner)
+	}
 	c.mu.Unlock()
 	if c.unsubscribe != nil {
 		c.unsubscribe()

@@ -126,21 +126,28 @@ func (c *client) free(ctx context.Context, conn *sql.Conn, g *driver.Grant, crow
 			return n == 1, err
 		}
 	}
-	done, open := false, c.opening.Load()
+	open := c.opening.Load()
 	pass := c.statements.all(passTexts, g.Name, g.Owner, micros(c.caps.PollInterval()), open.life, open.until)
 	switch {
 	case c.dialect == Postgres:
+		done := false
 		pass[0].Each = func(func(...any) error) error { done = true; return nil }
-		return done, c.together(ctx, conn, pass)
+		err := c.together(ctx, conn, pass)
+		return done, err
 	case c.library.Together == nil:
 		return false, nil // a client could stop in the transaction
 	}
-	told := Statement{Text: "SELECT @holdfast_next IS NOT NULL, 0", Into: []any{&done, new(any)}}
+	next, token, claim, letGo := "", int64(0), int64(0), "0"
 	if bell {
-		told.Text = "SELECT @holdfast_next IS NOT NULL, IF(@holdfast_next IS NULL, 0, RELEASE_LOCK(" + c.bells.bellOf(g.Owner) + "))"
+		letGo = "IF(@holdfast_next IS NULL, 0, RELEASE_LOCK(" + c.bells.bellOf(g.Owner) + "))"
 	}
+	told := Statement{Text: "SELECT COALESCE(@holdfast_next, ''), LAST_INSERT_ID(), COALESCE(@holdfast_claim, 0), " + letGo, Into: []any{&next, &token, &claim, new(any)}}
 	if err := c.together(ctx, conn, append(pass, told)); err != nil {
 		return false, c.rollBack(ctx, conn, err)
 	}
-	return done, nil
+	if next != "" {
+		valid := min(duration(claim), 2*c.caps.PollInterval())
+		c.pool.wake(next, driver.Grant{Token: driver.Token(token), Block: 1, Contended: true, Valid: valid, Claim: true})
+	}
+	return next != "", nil
 }

@@ -105,7 +105,7 @@ const (
  GREATEST(ends - @holdfast_now, $3 DIV 2) INTO @holdfast_next, @holdfast_ttl, @holdfast_delay, @holdfast_note, @holdfast_claim
  FROM {places} WHERE name = $1 AND @holdfast_crowd = 1 ORDER BY ticket LIMIT 1`
 	goneMySQL = "DELETE FROM {places} WHERE name = $1 AND owner = @holdfast_next"
-	passMySQL = `UPDATE {locks} SET version = {max}(version + 1, @holdfast_now), token = {max}(token + 1, @holdfast_now), owner = @holdfast_next,
+	passMySQL = `UPDATE {locks} SET version = {max}(version + 1, @holdfast_now), token = LAST_INSERT_ID({max}(token + 1, @holdfast_now)), owner = @holdfast_next,
  ttl = @holdfast_ttl, delay = @holdfast_delay, note = @holdfast_note, taken = @holdfast_now, expires = @holdfast_now + LEAST(@holdfast_claim, 2 * $3, ttl)
  WHERE name = $1 AND @holdfast_next IS NOT NULL`
 	// The same, and tells that client: see client.messages. The snapshot may be older than the lock: then it may see too

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	}
 	over := !queued && w.answered() && c.waiters[req.Owner] == w
 	if over {
-		delete(c.waiters, req.Owner)
+		c.dropLocked(req.Owner)
 	}
 	c.mu.Unlock()
 	if over && err != nil {
@@ -95,6 +96,7 @@ func (c *client) expect(req driver.Request) *waiter {
 	if w == nil {
 		w = &waiter{request: req, woken: make(chan driver.Grant, 1)}
 		c.waiters[req.Owner] = w
+		c.pool.waiters.Store(req.Owner, c)
 	}
 	w.request = req // how many tokens it asks for may have changed
 	w.asking++
@@ -107,18 +109,37 @@ func (c *client) forget(owner string) (answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.waiters[owner]
-	delete(c.waiters, owner)
+	c.dropLocked(owner)
 	return w != nil && w.answered()
 }
 
-// deliver tells this client's own waiters, once a step is committed, what it has handed over to them.
+func (c *client) dropLocked(owner string) {
+	delete(c.waiters, owner)
+	c.pool.waiters.Delete(owner)
+}
+
+// deliver tells the waiters of this process, once a step is committed, what it has handed over to them.
 func (c *client) deliver(a *change) {
+	for _, owner := range a.winners {
+		if h := a.Held(owner); h != nil {
+			c.pool.wake(owner, a.Grant(h))
+		}
+	}
+}
+
+// wake gives a waiter of this process its grant. If that does not say what it counts from, it is the waiter's last request
+// that was answered while it was queued (P1).
+func (p *pool) wake(owner string, g driver.Grant) {
+	of, known := p.waiters.Load(owner)
+	if !known {
+		return
+	}
+	c := of.(*client)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, owner := range a.winners {
-		if w, h := c.waiters[owner], a.Held(owner); w != nil && h != nil {
-			w.wake(a.Grant(h))
-		}
+	if w := c.waiters[owner]; w != nil && (g.Since != 0 || w.placed) {
+		g.Since = cmp.Or(g.Since, w.sent)
+		w.wake(g)
 	}
 }
 

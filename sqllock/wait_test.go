@@ -57,7 +57,7 @@ func TestHandOffMessage(t *testing.T) {
 // TestGrantIsOfTheLatestRequest: a waiter asks for its place once more, for a block of tokens. The
 // news of its grant is of that request.
 func TestGrantIsOfTheLatestRequest(t *testing.T) {
-	c := &client{waiters: map[string]*waiter{}}
+	c := &client{pool: &pool{}, waiters: map[string]*waiter{}}
 	req := driver.Request{Name: "n", Owner: "an owner", TTL: time.Minute, Tokens: 1}
 	var w *waiter
 	for _, req.Tokens = range []int{1, tokenBlock} {
@@ -100,4 +100,23 @@ func TestPollerWakesForWhoAskedAgain(t *testing.T) {
 	if len(c.newcomer) == 0 {
 		t.Error("P7: the poller does not wake")
 	}
+}
+
+// TestWokenBySibling: P1: a hold that another client of the process has handed over counts from the last request that was
+// answered while the waiter was queued. One whose request is not answered yet finds its hold itself.
+func TestWokenBySibling(t *testing.T) {
+	p := &pool{}
+	c := &client{pool: p, waiters: map[string]*waiter{}}
+	w := c.expect(driver.Request{Name: "n", Owner: "an owner", TTL: time.Minute})
+	p.wake("an owner", driver.Grant{Token: 5})
+	w.placed, w.sent = true, 77
+	p.wake("nobody", driver.Grant{Token: 6})
+	p.wake("an owner", driver.Grant{Token: 7})
+	if g := <-w.woken; g.Token != 7 || g.Since != 77 || w.placed {
+		t.Errorf("the grant is %+v, want token 7 from 77 on", g)
+	}
+	if c.forget("an owner"); len(c.waiters) > 0 {
+		t.Error("P9: the waiter is kept")
+	}
+	p.wake("an owner", driver.Grant{Token: 8})
 }
