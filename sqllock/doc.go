@@ -21,9 +21,10 @@
 // change of owner is two round trips: one takes the place, and tells what is ahead; the other, the release, hands the
 // name over in its commit. In PostgreSQL each is one statement.
 //
-// PostgreSQL tells the waiter by NOTIFY; all drivers of a process listen on one connection. In MariaDB and MySQL a
-// waiter blocks in GET_LOCK until the client before it lets go: see bells. Elsewhere, and behind a pooler, each client
-// polls: one statement asks for all its waiters, less often the longer nothing changes and the more others are ahead.
+// A release wakes a waiter over the same pool by itself. PostgreSQL tells others by NOTIFY; all drivers of a process
+// listen on one connection. In MariaDB and MySQL a waiter blocks in GET_LOCK until the client before it lets go: see
+// bells. Elsewhere, and behind a pooler, each client polls: one statement asks for all its waiters, less often the
+// longer nothing changes and the more others are ahead.
 // Watches are polled for in all databases.
 //
 // # Connections
