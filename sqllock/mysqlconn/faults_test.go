@@ -71,23 +71,15 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})
-	stalled := func(t *testing.T, prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
+	t.Run("a client stands still", func(t *testing.T) {
 		db, stall := openDB(t, server, "?interpolateParams=true&multiStatements=true"), sqltest.NewStall()
 		library := library
 		library.Learn, library.Together = nil, stall.Together(together)
-		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: prefix})
+		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: "stall"})
 		must(t, err)
-		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: prefix})
+		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: "stall"})
 		must(t, err)
-		return stall, stalls, other
-	}
-	t.Run("a client stands still", func(t *testing.T) {
-		stall, stalls, other := stalled(t, "stall")
 		stall.Test(t, stalls, other)
-	})
-	t.Run("a late place", func(t *testing.T) {
-		stall, stalls, other := stalled(t, "late")
-		stall.Late(t, stalls, other)
 	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.ManyAtOnce(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))

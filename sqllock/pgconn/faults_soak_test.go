@@ -72,23 +72,15 @@ func TestServer(t *testing.T) {
 			sqltest.ManyAtOnce(t, d)
 		})
 	}
-	stalled := func(t *testing.T, prefix string) (*sqltest.Stall, driver.Driver, driver.Driver) {
+	t.Run("a client stands still", func(t *testing.T) {
 		db, stall := openDB(t, server), sqltest.NewStall()
 		library := libraryFor(asPool(db))
 		library.Together = stall.Together(library.Together)
-		stalls, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: prefix})
+		stalls, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "stall"})
 		must(t, err)
-		other, err := New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: prefix})
+		other, err := New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: "stall"})
 		must(t, err)
-		return stall, stalls, other
-	}
-	t.Run("a client stands still", func(t *testing.T) {
-		stall, stalls, other := stalled(t, "stall")
 		stall.Test(t, stalls, other)
-	})
-	t.Run("a late place", func(t *testing.T) {
-		stall, stalls, other := stalled(t, "late")
-		stall.Late(t, stalls, other)
 	})
 	connections := func() (n int) {
 		must(t, admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").Scan(&n))

@@ -145,44 +145,6 @@ type Stall struct {
 // NewStall returns a stall that has not happened yet.
 func NewStall() *Stall { return &Stall{locked: make(chan struct{}), goOn: make(chan struct{})} }
 
-// Late lets a waiter come while a step that frees the name stands still between its read, which has shown nobody, and
-// its write. The waiter must wait for the step, and then get the name (P7).
-func (s *Stall) Late(t *testing.T, stalls, other driver.Driver) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	name := fmt.Sprintf("late/%x", rand.Uint64())
-	held, err := stalls.Try(ctx, driver.Request{Name: name, Owner: "the holder of " + name, Mode: driver.Shared, TTL: 30 * time.Second})
-	must(t, err)
-	before := driver.Request{Name: name, Owner: "one that waited for " + name, TTL: 30 * time.Second}
-	if _, err := other.(driver.Queuer).Enqueue(ctx, before); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Enqueue on a held name returned %v", err)
-	}
-	must(t, other.Release(ctx, []driver.Grant{{Request: before}})[0]) // the row still says that there may be places
-	s.armed.Store(true)
-	released, answered := make(chan error, 1), make(chan answer, 1)
-	go func() { released <- stalls.Release(ctx, []driver.Grant{held})[0] }()
-	<-s.locked
-	next := driver.Request{Name: name, Owner: "the next one for " + name, TTL: 30 * time.Second}
-	go func() {
-		g, err := other.(driver.Queuer).Enqueue(ctx, next)
-		answered <- answer{g, err}
-	}()
-	select {
-	case a := <-answered:
-		t.Errorf("P7: while a step has the name's row, a waiter was told %+v, %v", a.Grant, a.err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	close(s.goOn)
-	if err := <-released; err != nil {
-		t.Errorf("P4: the release returned %v", err)
-	}
-	if a := <-answered; a.err != nil || a.Token <= held.Token {
-		t.Errorf("P7: a waiter came while the name was freed: token %d after %d, %v", a.Token, held.Token, a.err)
-	}
-	must(t, stalls.Close(), other.Close())
-}
-
 // Together returns a library's Together by which a client stalls. The first of the two calls
 // for a row ends with reading it.
 func (s *Stall) Together(inner func(context.Context, *sql.Conn, []sqllock.Statement) error) func(context.Context, *sql.Conn, []sqllock.Statement) error {
