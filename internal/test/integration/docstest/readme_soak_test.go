@@ -13,18 +13,18 @@ import (
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
-// TestReadme runs the commands and programs of README.md.
+// TestReadme runs the commands and programs of README.md and README.zh.md.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
-	r := newRunner(t)
-	r.replace = strings.NewReplacer(
-		"redis://localhost:6379", "redis://"+server.Addr,
-		"file:///var/tmp/hello", "file://"+r.dir+"/hello", "5 * time.Second", "5 * time.Millisecond",
-		"-o bin/holdfast", "-o "+r.dir+"/bin/holdfast",
-		"/usr/local/bin/cleanup", "true", "/usr/local/bin/report", "echo",
-	)
-	r.page("README.md")
+	for _, page := range []string{"README.md", "README.zh.md"} {
+		r := newRunner(t)
+		r.replace = strings.NewReplacer("redis://localhost:6379", "redis://"+server.Addr,
+			"file:///var/tmp/hello", "file://"+r.dir+"/hello", "5 * time.Second", "5 * time.Millisecond",
+			"/usr/local/bin/cleanup", "true", "/usr/local/bin/report", "echo",
+		)
+		r.page(page)
+	}
 }
 
 func TestTestingPage(t *testing.T) {
