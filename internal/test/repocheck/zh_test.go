@@ -29,7 +29,7 @@ func TestChinesePagesFollowTheirOriginals(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	report(t, "Chinese pages follow their English originals: mend the page, then run go test ./internal/test/repocheck -run Chinese -update", found)
+	report(t, "Chinese pages follow their originals: mend the page, then renew its hash by go test ./internal/test/repocheck -run Chinese -update", found)
 }
 
 // outdated finds what has changed in the originals that a page names, and returns the page with the hashes of today.
@@ -42,7 +42,7 @@ func outdated(texts map[string]string, page string) (found []string, text string
 		if hash := fmt.Sprintf("%.6x", sha256.Sum256([]byte(words))); words == "" {
 			found = append(found, page+": there is no "+m[1])
 		} else if hash != m[2] {
-			found = append(found, fmt.Sprintf("%s: %s has changed: git diff $(git log -1 --format=%%h -S%s -- %[1]s) -- %[2]s", page, m[1], m[2]))
+			found = append(found, fmt.Sprintf("%s: %s has changed: git diff $(git log -1 --format=%%h -S%s -- :/%[1]s) -- :/%[2]s", page, m[1], m[2]))
 			text = strings.Replace(text, m[0], strings.Replace(m[0], m[2], hash, 1), 1)
 		}
 	}
