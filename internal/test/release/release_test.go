@@ -176,7 +176,7 @@ func TestTags(t *testing.T) {
 	for _, path := range strings.Fields(out) {
 		sub := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 		tag := strings.TrimPrefix(sub+"/"+release, "/")
-		if strings.HasPrefix(sub, "internal/") || sub == "interop" || sub == "zklock/bench" {
+		if strings.HasPrefix(sub, "internal/") || sub == "examples" || sub == "interop" || sub == "zklock/bench" {
 			if tags[tag] {
 				t.Errorf("there is a tag %s, of a module for tests", tag)
 			}
