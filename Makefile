@@ -21,7 +21,7 @@ hello: ## two processes want one lock, and the second one waits for the first
 install: ## build the command into BIN, by default where go install does
 	CGO_ENABLED=0 go build -buildvcs=auto -trimpath -ldflags '-s -w' -o '$(BIN)/holdfast' ./cmd/holdfast
 
-test: ## the gate: install missing servers (Debian, as root), then the tests that no slow machine fails
+test: ## install missing servers (Debian, as root), then run the tests that no slow machine fails
 	@scripts/test $(ARGS)
 
 soak: ## faults, crowds, fail-overs, long histories, other languages; an hour; goes on where it stopped

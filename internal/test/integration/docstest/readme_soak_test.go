@@ -27,19 +27,18 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-func TestTestingPage(t *testing.T) {
+// TestProgramPages runs the programs of pages that need no server.
+func TestProgramPages(t *testing.T) {
 	t.Parallel()
 	newRunner(t).page("docs/testing.md")
+	newRunner(t).page("docs/recipes.md")
 }
 
 // TestMigrating runs the commands of the page beside a real server.
 func TestMigrating(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	r := newRunner(t)
-	r.replace = strings.NewReplacer(
-		"redis://localhost:6379", "redis://"+server.Addr, "redis-cli ", "redis-cli -u redis://"+server.Addr+" ",
-	)
+	r := newRunner(t, "redis://localhost:6379", "redis://"+server.Addr, "redis-cli ", "redis-cli -u redis://"+server.Addr+" ")
 	r.page("docs/migrating.md")
 }
 

@@ -243,11 +243,11 @@ func (r *runner) write(name, text string) {
 	}
 }
 
-// sources are the lines of each test, doc.go and Java file of the repository, without what surrounds them.
+// sources are the lines of each test, doc.go, example and Java file of the repository, without what surrounds them.
 var sources = sync.OnceValues(func() (all []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		name := filepath.Base(path)
-		if err != nil || !strings.HasSuffix(name, "_test.go") && name != "doc.go" && !strings.HasSuffix(name, ".java") {
+		if err != nil || !strings.HasSuffix(name, "_test.go") && name != "doc.go" && name != "main.go" && !strings.HasSuffix(name, ".java") {
 			return err
 		}
 		text, err := os.ReadFile(path)
