@@ -22,13 +22,12 @@ import (
 // TestMain removes what the tests have built.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := built(); err == nil {
-		os.RemoveAll(dir)
-	}
+	dir, _ := built()
+	os.RemoveAll(dir) // no directory, no error
 	os.Exit(code)
 }
 
-// built is the directory with all examples, built without the workspace: the module's own go.mod is complete.
+// built returns the directory with all examples, built without the workspace: the module's own go.mod is complete.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "holdfast-examples-")
 	if err != nil {
@@ -37,7 +36,7 @@ var built = sync.OnceValues(func() (string, error) {
 	build := exec.Command("go", append(append([]string{"build"}, testserver.BuildFlags()...), "-ldflags=-w", "-o", dir, "./...")...)
 	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+		return dir, fmt.Errorf("%w: %s", err, out)
 	}
 	return dir, nil
 })
