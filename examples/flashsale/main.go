@@ -78,13 +78,12 @@ func sell(ctx context.Context, db *sql.DB, locks *holdfast.Client) error {
 		if err != nil || left == 0 {
 			return err
 		}
+		fmt.Printf("sells one of %d, with token %d\n", left, lease.Token())
 		time.Sleep(5 * time.Millisecond) // the payment
-		err = guarded(ctx, db, lease, func(tx *sql.Tx) error {
+		return guarded(ctx, db, lease, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE holdfast_example_stock SET amount = $1", left-1)
 			return err
 		})
-		fmt.Printf("sells one of %d, with token %d: %v\n", left, lease.Token(), err)
-		return err
 	})
 }
 
