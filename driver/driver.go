@@ -122,9 +122,9 @@ type Driver interface {
 	//
 	// It MUST return ErrHeld, if possible as a *HeldError, when the name is taken or closed, or when waiters
 	// come first (unless Request.Unfair). It MUST return ErrMismatch when the name is in use as another kind or
-	// with other slots, where the store can tell. It MUST return an error that is ErrUncertain when the outcome
-	// is not known because the reply was lost or the context ended in flight. Any other error says that the
-	// store has certainly not granted the hold.
+	// with other slots, where the store can tell, and say both numbers: see [Mismatch]. It MUST return an error
+	// that is ErrUncertain when the outcome is not known because the reply was lost or the context ended in
+	// flight. Any other error says that the store has certainly not granted the hold.
 	//
 	// A Grant beside ErrUncertain, and one beside ErrHeld of Enqueue, MAY have a Handle: package holdfast gives
 	// it back when it withdraws the request.

@@ -86,6 +86,18 @@ func Gone(err error) bool {
 	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrBroken)
 }
 
+// Mismatch returns ErrMismatch, with what the name is in use as and what was asked for: semaphores with so many slots,
+// or with 0 another kind of lock.
+func Mismatch(inUse, asked int) error {
+	switch {
+	case inUse == 0:
+		return fmt.Errorf("%w: as a mutex or read-write lock, not as a semaphore of %d", ErrMismatch, asked)
+	case asked == 0:
+		return fmt.Errorf("%w: as a semaphore of %d", ErrMismatch, inUse)
+	}
+	return fmt.Errorf("%w: %d, not %d", ErrMismatch, inUse, asked)
+}
+
 // Uncertain returns err marked as ErrUncertain, for a request whose outcome err left unknown.
 func Uncertain(err error) error {
 	return fmt.Errorf("%w: %w", ErrUncertain, err)

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,6 +115,8 @@ func (t *trial) mismatched(err error, held, other driver.Request) {
 	if !errors.Is(err, driver.ErrMismatch) {
 		t.Errorf("P10: asking as %v of %d slots for a name held as %v of %d slots returned %v, not ErrMismatch",
 			other.Mode, other.Slots, held.Mode, held.Slots, err)
+	} else if want := driver.Mismatch(held.Slots, other.Slots); held.Slots > 0 && other.Slots > 0 && !strings.Contains(err.Error(), want.Error()) {
+		t.Errorf("P10: the error does not say the numbers of slots: %v, not %v", err, want)
 	}
 }
 

@@ -136,8 +136,8 @@ func refusal(req *driver.Request, value any) error {
 			Forgotten: duration(max(0, number(fields, 6))),
 		}
 	case replyMismatch:
-		if slots := number(fields, 1); slots >= 0 { // not in the layout of SET NX
-			return fmt.Errorf("%w: %d, not %d", driver.ErrMismatch, slots, req.Slots)
+		if slots := number(fields, 1); slots >= 0 { // else it is not known
+			return driver.Mismatch(int(slots), req.Slots)
 		}
 		return driver.ErrMismatch
 	}

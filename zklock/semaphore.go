@@ -90,7 +90,7 @@ func (a *call) seeSlots(ctx context.Context, replies []zk.Reply) error {
 	entries, taken := parseChildren(replies[0].Children).entries, len(parseChildren(replies[1].Children).entries)
 	told := parseSlots(replies[2].Data)
 	if told != 0 && told != a.req.Slots && taken > 0 {
-		return fmt.Errorf("%w: %d, not %d", driver.ErrMismatch, told, a.req.Slots)
+		return driver.Mismatch(told, a.req.Slots)
 	}
 	ahead, err := before(entries, path.Base(a.o.nodes[0]))
 	if err != nil {

@@ -239,8 +239,8 @@ func (l *Layout) Mismatch(req *driver.Request, others []Entry) error {
 				"update all clients of the name, or give them a prefix of their own", driver.ErrMismatch, v, l.Version)
 		}
 	}
-	if slices.ContainsFunc(others, func(e Entry) bool { return e.Use().otherKind(UseOf(req)) }) {
-		return driver.ErrMismatch
+	if i := slices.IndexFunc(others, func(e Entry) bool { return e.Use().otherKind(UseOf(req)) }); i >= 0 {
+		return driver.Mismatch(others[i].Value.Slots, req.Slots)
 	}
 	return nil
 }

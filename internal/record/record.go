@@ -38,7 +38,6 @@
 package record
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -329,7 +328,7 @@ func (r *Record) mismatch(req driver.Request) error {
 	if in.Slots == req.Slots { // 0 of what is no semaphore
 		return nil
 	}
-	return fmt.Errorf("%w: %d, not %d", driver.ErrMismatch, in.Slots, req.Slots)
+	return driver.Mismatch(in.Slots, req.Slots)
 }
 
 // heldError says why a request is not granted, and when to ask again.

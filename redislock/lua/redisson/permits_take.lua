@@ -1,6 +1,6 @@
 -- Takes permits of an RPermitExpirableSemaphore, all or none. KEYS: those of the name. ARGV: the ids, the
--- TTL, how many slots the semaphore has, the command that publishes. Replies as lock_take.lua. Nobody has taken any of
--- it yet if there is no string: then it is made.
+-- TTL, how many slots the semaphore has, the command that publishes. Replies as lock_take.lua, and {MISMATCH, slots}.
+-- Nobody has taken any of it yet if there is no string: then it is made.
 local lock, taken, channel = KEYS[1], KEYS[2], KEYS[3]
 local list, now, slots, publish = ids(ARGV[1]), wall(), tonumber(ARGV[3]), ARGV[4]
 local ends = now + tonumber(ARGV[2])
@@ -20,7 +20,8 @@ elseif has(taken, list, now) then
 end
 reap(lock, taken, now, publish, channel)
 n = tonumber(call('GET', lock))
-if n + call('ZCARD', taken) ~= slots then return {MISMATCH} end
+local inUse = n + call('ZCARD', taken)
+if inUse ~= slots then return {MISMATCH, inUse} end
 if n < #list then
   local first = call('ZRANGE', taken, '0', '0', 'WITHSCORES')
   return {HELD, first[2] and math.max(tonumber(first[2]) - now, 0) or 0}
