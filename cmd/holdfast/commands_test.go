@@ -28,7 +28,7 @@ func TestUsage(t *testing.T) {
 		{`unknown command "rum"; did you mean run?`, []string{"rum"}},
 		{"the command to run is missing", []string{"run", "x"}},
 		{"there is no -- before the command", []string{"run", "x", "true"}},
-		{"empty path element", []string{"run", "a//b", "--", "true"}},
+		{"empty path element", []string{"leader", "a//b"}},
 		{"unknown flag: --frobnicate", []string{"run", "--frobnicate", "x", "--", "true"}},
 		{"a duration looks like 500ms, 30s", []string{"run", "-w", "10", "x", "--", "true"}},
 		{"only one of them", []string{"run", "-n", "-w", "1s", "x", "--", "true"}},
@@ -53,6 +53,7 @@ func TestUsage(t *testing.T) {
 		{`--token is "9223372036854775808": a whole number is needed, at most`, []string{"break", "x", "--token", "9223372036854775808"}},
 		{"name a store by its URL", []string{"ls", "--store", ""}},
 		{"unknown flag: --fallback", []string{"ls", "--fallback", "file:///x"}},
+		{"-w is 0s: it must be positive", []string{"ls", "-w", "0s"}},
 		{"give both", []string{"run", "--fallback-after", "1s", "x", "--", "true"}},
 		{"holdfast: --fallback: store URL has no scheme", []string{"run", "--fallback", "bogus", "x", "--", "true"}},
 		{"holdfast: --fallback: unknown URL parameter", []string{"run", "--fallback", "file:///x?hf.frob=1", "x", "--", "true"}},
@@ -237,17 +238,12 @@ func TestSchema(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	w := newWorld(t)
+	w.run(0, "completion", "bash").expectOut("holdfast")
 	w.run(0, "--version").expectOut(w.run(0, "version").out.String())
 	var v map[string]any
 	if err := json.Unmarshal([]byte(w.run(0, "version", "-o", "json").out.String()), &v); err != nil || v["go"] == "" || v["version"] == "" {
 		t.Error(v, err)
 	}
-}
-
-func TestCompletion(t *testing.T) {
-	w := newWorld(t)
-	w.run(0, "completion", "bash").expectOut("holdfast")
-	w.run(0, "__complete", "ls", "-o", "").expectOut("json")
 }
 
 // unset removes a variable from the environment.
@@ -281,7 +277,6 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	check()
-	w.run(0).expectOut("holdfast run nightly-backup")
 	for code, of := range map[string]string{"   75   the lock was not acquired": "run", "   76   the lock was lost": "elect", "   69   the store cannot be reached": "ls"} {
 		w.run(0, of, "--help").expectOut(code)
 	}
@@ -291,18 +286,10 @@ func TestHelp(t *testing.T) {
 func TestQuiet(t *testing.T) {
 	w := newWorld(t)
 	defer w.hold("x")()
-	for _, c := range []struct {
-		code  int
-		flags []string
-	}{
-		{0, []string{"-n", "-E", "0"}},
-		{0, []string{"-w", "10ms", "-E", "0"}},
-		{75, []string{"-q", "-n"}},
-		{3, []string{"--quiet", "-n", "-E", "3"}},
-	} {
-		p := w.run(c.code, append(append([]string{"run"}, c.flags...), "x", "--", "touch", w.path("ran"))...)
+	for flags, code := range map[string]int{"-n -E 0": 0, "-w 10ms -E 0": 0, "-q -n": 75, "--quiet -n -E 3": 3} {
+		p := w.run(code, append(strings.Fields("run "+flags), "x", "--", "touch", w.path("ran"))...)
 		if text := p.out.String() + p.err.String(); text != "" {
-			t.Errorf("%v wrote %q", c.flags, text)
+			t.Errorf("%s wrote %q", flags, text)
 		}
 	}
 	w.run(75, "run", "-n", "x", "--", "true").expectErr(`lock "x" is held by `)
@@ -347,21 +334,4 @@ func TestSchemesHaveTheirPackages(t *testing.T) {
 			t.Errorf("package %s does not register %s://", row[1], scheme)
 		}
 	}
-}
-
-// TestServeSettings: what serve is told stands in flags, or else in the environment.
-func TestServeSettings(t *testing.T) {
-	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_SERVE_LISTEN=127.0.0.1:0", "HOLDFAST_SERVE_DATA="+w.path("data"), "HOLDFAST_SERVE_NAME=other")
-	member := w.start("serve", "--name", "flagged")
-	member.awaitOutput("cell://127.0.0.1:")
-	if _, err := os.Stat(w.path("data")); err != nil {
-		t.Errorf("the directory of the environment: %v", err)
-	}
-	w.run(0, "--store", strings.TrimSpace(member.out.String()), "cell", "status").expectOut("flagged")
-	w.run(69, "serve").expectErr("another member runs there")
-	member.signal(syscall.SIGTERM)
-	member.ends(0)
-	w.env = append(w.env, "HOLDFAST_SERVE_ELECTION=soon")
-	w.run(64, "serve").expectErr("HOLDFAST_SERVE_ELECTION")
 }

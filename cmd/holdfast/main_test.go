@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/cli"
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/wrap"
@@ -36,6 +37,9 @@ var bin string
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if name == "holdfast" || demo.IsChild() {
+		if os.Getenv("IMPATIENT") == "" {
+			cli.Patience = 60
+		}
 		main()
 	}
 	if helper, ok := helpers[name]; ok {

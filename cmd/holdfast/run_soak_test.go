@@ -3,7 +3,7 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -51,20 +51,13 @@ func TestSignalsWhileWaiting(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		p := w.start("run", "x", "--", "touch", w.path("ran"))
 		w.awaitQueue("x", 1)
+		p.signal(syscall.SIGUSR1) // the other signals do not disturb the wait
+		p.signal(syscall.SIGWINCH)
 		p.signal(s)
 		p.ends(128 + int(s))
 		w.awaitQueue("x", 0)
 	}
-	// The other signals do not disturb the wait.
-	p := w.start("run", "x", "--", "touch", w.path("ran"))
-	w.awaitQueue("x", 1)
-	p.signal(syscall.SIGUSR1)
-	p.signal(syscall.SIGWINCH)
-	p.signal(syscall.SIGTERM)
-	p.ends(128 + 15)
-	if _, err := os.Stat(w.path("ran")); err == nil {
-		t.Error("a command ran without its lock")
-	}
+	w.absent("ran")
 }
 
 // TestElectStandsAgain when its command has ended, and ends by a signal with
@@ -125,16 +118,11 @@ func TestLeaderWatch(t *testing.T) {
 		p.signal(syscall.SIGINT)
 		p.ends(0)
 	}
-	for line := range strings.Lines(programs.out.String()) {
-		var l struct {
-			Time   time.Time
-			Name   string
-			Vacant bool
-			Value  string
-			Token  int64
-		}
-		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Name != "office" || time.Since(l.Time).Abs() > time.Hour || l.Vacant != (l.Value == "") || l.Vacant != (l.Token == 0) {
-			t.Errorf("line %q: %+v, %v", line, l, err)
+	for _, l := range objects(t, programs.out.String()) {
+		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(l["time"]))
+		vacant := l["vacant"] == true
+		if err != nil || l["name"] != "office" || time.Since(at).Abs() > time.Hour || vacant != (l["value"] == nil) || vacant != (l["token"] == nil) {
+			t.Errorf("%v, %v", l, err)
 		}
 	}
 }
@@ -251,8 +239,7 @@ func (c *console) shows(text string) {
 	await(c.t, text+" on the screen", func() bool { return strings.Contains(c.out.String(), text) })
 }
 
-// TestWaitForAServer: with -w a server that is not there is waited for, and then named. One that says nothing is waited
-// for no longer.
+// TestWaitForAServer: with -w a server that is not there is waited for, and then named.
 func TestWaitForAServer(t *testing.T) {
 	w, server := redisWorld(t, testserver.RedisOptions{})
 	server.Kill()
@@ -261,12 +248,6 @@ func TestWaitForAServer(t *testing.T) {
 	server.Start()
 	patient.ends(0)
 	patient.expectOut("got it")
-	server.Pause()
-	begun := time.Now()
-	w.run(69, "run", "-w", "100ms", "x", "--", "true").expectErr("no answer from " + server.Addr + " within ")
-	if took := time.Since(begun); took > 4*time.Second { // without -w 5 s
-		t.Errorf("-w 100ms took %v", took)
-	}
 }
 
 func TestStoreUnreachable(t *testing.T) {
@@ -283,10 +264,9 @@ func TestStoreUnreachable(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	w := newWorld(t)
 	w.run(0, "doctor").expectOut("ok       lock: taking, renewing and giving back a lock took ")
-	for line := range strings.Lines(w.run(0, "doctor", "-o", "json").out.String()) {
-		var f struct{ Check, Severity, Found, Risk, Remedy string }
-		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Check == "" || f.Found == "" || (f.Severity != "ok") != (f.Risk != "" && f.Remedy != "") {
-			t.Errorf("a finding that is not ok has a risk and a remedy, others have not: %s, %v", line, err)
+	for _, f := range objects(t, w.run(0, "doctor", "-o", "json").out.String()) {
+		if f["check"] == nil || f["found"] == nil || (f["severity"] != "ok") != (f["risk"] != nil && f["remedy"] != nil) {
+			t.Errorf("a finding that is not ok has a risk and a remedy, others have not: %v", f)
 		}
 	}
 	w.run(64, "doctor", "--store", "nosuch://x")

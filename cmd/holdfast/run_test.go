@@ -339,9 +339,7 @@ func TestElect(t *testing.T) {
 
 func TestElectRefuses(t *testing.T) {
 	w := newWorld(t)
-	w.run(64, "elect", "office")
 	w.run(64, "elect", "--value", strings.Repeat("x", holdfast.MaxNote+1), "office", "--", "true")
 	w.run(127, "elect", "office", "--", "no-such-command")
 	w.run(64, "run", "office", "--", "holdfast", "elect", "office", "--", "true")
-	w.run(64, "leader", "a//b")
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,18 +46,29 @@ func TestWrongPasswordOfEtcd(t *testing.T) {
 	w.run(69, "--store", "etcd://"+addr, "run", "x", "--", "true")
 }
 
-// TestSilentServer: a server that accepts and says nothing is named, with the time.
+// TestSilentServer: -n and -w bound all that commands wait for at a server that answers nothing, which is named.
 func TestSilentServer(t *testing.T) {
-	w := newWorld(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	for _, scheme := range []string{"redis", "etcd", "postgres", "zk"} {
-		p := w.run(69, "--store", scheme+"://u:"+escapedPassword+"@"+listener.Addr().String()+"/0", "run", "-n", "x", "--", "true")
-		p.expectErr("no answer from " + listener.Addr().String() + " within ")
-		p.hidesPassword()
+	for name, start := range testserver.Stores {
+		t.Run(name, func(t *testing.T) {
+			url, pause := start(t)
+			w := newWorldOf(t, url)
+			if pause == nil {
+				return
+			}
+			pause()
+			w.env = append(w.env, "IMPATIENT=1")
+			for args, within := range map[string]time.Duration{
+				"run -n x -- true": 2, "run -w 1s x -- true": 3, "ls -w 1s": 1, "show x -w 1s": 1, "leader x -w 1s": 1,
+				"break x --token 1 -w 1s": 1, "doctor -w 1s": 1,
+			} {
+				begun, p := time.Now(), w.start(strings.Fields(args)...)
+				p.wait()
+				took, text := time.Since(begun), p.out.String()+p.err.String()
+				if took > within*time.Second+5*time.Second/2 || !strings.Contains(text, "no answer from 127.0.0.1:") {
+					t.Errorf("%s took %v and wrote %s", args, took, text)
+				}
+			}
+		})
 	}
 }
 
@@ -163,23 +173,10 @@ func TestFallbackAfter(t *testing.T) {
 // would be after twenty minutes. A break before run's first question counts, and one after its last question in
 // stores that tell by themselves, and after the maximum hold.
 func TestBreakIsNoticed(t *testing.T) {
-	for name, url := range map[string]func(*testing.T) string{
-		"files":  func(t *testing.T) string { return "file://" + t.TempDir() },
-		"SQLite": func(t *testing.T) string { return "sqlite://" + t.TempDir() + "/locks.db" },
-		"Redis": func(t *testing.T) string {
-			return "redis://" + testserver.StartRedis(t, testserver.RedisOptions{}).Addr + "?hf.maxttl=1h"
-		},
-		"PostgreSQL": func(t *testing.T) string { return testserver.StartPostgres(t).URL("postgres") + "&hf.maxttl=1h" },
-		"MariaDB":    func(t *testing.T) string { return testserver.StartMariaDB(t).URL() + "?hf.maxttl=1h" },
-		"etcd": func(t *testing.T) string {
-			return "etcd://" + testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()
-		},
-		"ZooKeeper": func(t *testing.T) string {
-			return "zk://" + testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{}).Addrs() + "/app/locks"
-		},
-	} {
+	for name, start := range testserver.Stores {
 		t.Run(name, func(t *testing.T) {
-			w := newWorldOf(t, url(t))
+			url, _ := start(t)
+			w := newWorldOf(t, url)
 			flags := map[string][]string{"early": nil, "shared": {"--shared"}, "late": {"--max-hold", "1s", "--grace", "0s"}}
 			running := map[string]*process{"office": w.start("elect", "--once", "--ttl", "1h", "office", "--", "stamp", w.path("office"))}
 			for name, own := range flags {

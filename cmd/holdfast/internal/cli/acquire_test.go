@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -23,6 +25,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/filelock"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/redislock"
 )
@@ -54,6 +57,54 @@ func TestFresh(t *testing.T) {
 			t.Errorf("the lock was asked for %d times: %v, %v", asked, got, err)
 		}
 	})
+}
+
+// deaf never answers a Try.
+type deaf struct{ wrap.Forward }
+
+func (deaf) Try(ctx context.Context, _ driver.Request) (driver.Grant, error) {
+	<-ctx.Done()
+	return driver.Grant{}, driver.Uncertain(ctx.Err())
+}
+
+func init() {
+	driver.Register("silent", func(ctx context.Context, _ *url.URL) (driver.Driver, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+}
+
+// TestSilence: -n and -w bound how long a silent store is waited for, when it is opened and afterwards.
+func TestSilence(t *testing.T) {
+	for args, within := range map[string]time.Duration{
+		"run -n x -- true": answerWithin, "run -w 0s x -- true": answerWithin, "run -w 9s x -- true": 9*time.Second + answerWithin,
+		"run x -- true": openWithin, "ls": waitUsually, "ls -w 1s": time.Second, "show x -w 1s": time.Second,
+		"break x --token 1 -w 1s": time.Second, "leader x -w 1s": time.Second, "doctor -w 1s": time.Second / 2,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			code := Main(append([]string{"-q", "--store", "silent://x"}, strings.Fields(args)...))
+			if took := time.Since(begun); code != exitUnavailable && args[0] != 'd' || took != within {
+				t.Errorf("%s took %v, not %v, and ended with %d", args, took, within, code)
+			}
+		})
+	}
+	for _, f := range []*runFlags{{nonblock: true}, {wait: time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			clock, begun := bubbleClock{time.Now()}, time.Now()
+			d := deaf{wrap.Forward{Driver: memlock.NewStore(&memlock.Options{Clock: clock}).Client()}}
+			c, err := holdfast.New(d, &holdfast.ClientOptions{Clock: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			f.until = begun.Add(f.wait)
+			_, err = (&runner{store: &store{Client: c}, flags: f, lock: c.Mutex("x", nil)}).take(t.Context())
+			if took := time.Since(begun); took != f.wait+answerWithin || codeOf(err) != exitUnavailable {
+				t.Errorf("-w %v took %v: %v", f.wait, took, err)
+			}
+		})
+	}
 }
 
 // TestLasting: what a store may soon be able to do is tried again; what no waiting mends is told at once.

@@ -84,33 +84,29 @@ func heldText(err error) error {
 	return errors.New("the lock is held")
 }
 
-// askOnce is how long the store may still answer after the time of -w: once to be opened, and once to be asked.
-const askOnce = time.Second
-
-// take waits for the lock, until the time of -w is over. If the store has said nothing by then, the lock is asked
+// take waits for the lock, until the time of -n or -w is over. If the store has said nothing by then, the lock is asked
 // for once more: a short wait on a busy host does not mean that the store is gone. The error has an exit code.
 func (r *runner) take(ctx context.Context) (*holdfast.Lease, error) {
 	waiting, ask := ctx, r.lock.Acquire
-	if r.flags.nonblock {
-		ask = r.lock.TryAcquire
-	}
-	if r.flags.wait > 0 {
-		var stop context.CancelFunc
-		waiting, stop = context.WithDeadline(ctx, r.flags.until)
-		defer stop()
-	}
 	try := func(ctx context.Context) (*holdfast.Lease, error) {
 		lease, err := r.fresh(ctx, ask)
 		return lease, r.flags.notAcquired(err)
 	}
-	lease, err := persist(waiting, r.flags, try)
-	if waiting.Err() != nil && codeOf(err) == exitUnavailable && !lasting(err) {
-		ctx, cancel := context.WithTimeout(ctx, askOnce)
-		defer cancel()
-		ask = r.lock.TryAcquire
-		return try(ctx)
+	if !r.flags.nonblock {
+		if r.flags.wait > 0 {
+			var stop context.CancelFunc
+			waiting, stop = context.WithDeadline(ctx, r.flags.until)
+			defer stop()
+		}
+		lease, err := persist(waiting, r.flags, try)
+		if waiting.Err() == nil || codeOf(err) != exitUnavailable || lasting(err) {
+			return lease, err
+		}
 	}
-	return lease, err
+	ctx, cancel := r.flags.bounded(ctx)
+	defer cancel()
+	ask = r.lock.TryAcquire
+	return try(ctx)
 }
 
 // fresh takes the lock, and renews a lease that has little time left: a hold that was handed over after a wait is a

@@ -35,12 +35,14 @@ With -o json there is one object per finding:
 				return err
 			}
 			p := doctor.Patient{URL: u}
-			s, err := a.open(cmd.Context())
+			ctx, cancel := context.WithTimeout(cmd.Context(), a.wait)
+			defer cancel()
+			opening, opened := context.WithTimeout(ctx, a.wait/2) // time is left to ask each server by itself
+			defer opened()
+			s, err := a.open(opening)
 			if p.Err = err; err == nil {
 				p.Client = s.Client
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), openWithin)
-			defer cancel()
 			findings := doctor.Examine(ctx, p)
 			if s != nil {
 				s.Close()

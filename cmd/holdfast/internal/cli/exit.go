@@ -179,5 +179,5 @@ func flat(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return escape(strings.Join(lines, "; "))
+	return escape(strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": "))
 }

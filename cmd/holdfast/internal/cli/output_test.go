@@ -22,8 +22,8 @@ func TestEscape(t *testing.T) {
 			t.Errorf("escape(%q) = %s, want %s", in, got, want)
 		}
 	}
-	err := errors.Join(errors.New("holdfast: first"), errors.New("holdfast: second\n\x1b"))
-	if got := oneLine(err); got != `first; second; \x1b` {
+	err := errors.Join(errors.New("holdfast: first"), errors.New("holdfast: second:\n\x1b"))
+	if got := oneLine(err); got != `first; second: \x1b` {
 		t.Errorf("oneLine: %s", got)
 	}
 }

@@ -20,9 +20,10 @@ import (
 
 // app has the flags that all commands share.
 type app struct {
-	store  string // --store
-	output string // --output
-	quiet  bool   // --quiet
+	store  string        // --store
+	output string        // --output
+	quiet  bool          // --quiet
+	wait   time.Duration // --wait of the commands that ask a store once
 }
 
 // Main runs the command line and returns the exit code.
@@ -109,6 +110,8 @@ Without a command this text is printed, with exit code 0.`,
 				return usagef("--store is empty: name a store by its URL, or leave --store out")
 			case a.output != "table" && a.output != "json":
 				return usagef("--output is %q: table and json are known", a.output)
+			case a.wait <= 0:
+				return usagef("-w is %v: it must be positive", a.wait)
 			}
 			return nil
 		},
@@ -123,9 +126,9 @@ Without a command this text is printed, with exit code 0.`,
 	root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(
-		a.runCommand(), a.electCommand(), a.leaderCommand(),
-		a.lsCommand(), a.showCommand(), a.breakCommand(),
-		a.demoCommand(), a.doctorCommand(), a.schemaCommand(),
+		a.runCommand(), a.electCommand(), a.bounded(a.leaderCommand()),
+		a.bounded(a.lsCommand()), a.bounded(a.showCommand()), a.bounded(a.breakCommand()),
+		a.demoCommand(), a.bounded(a.doctorCommand()), a.schemaCommand(),
 		a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

@@ -3,7 +3,7 @@
 package cli
 
 import (
-	"cmp"
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +18,7 @@ type runFlags struct {
 	fallbackFlags
 	nonblock                         bool // or a -w of 0
 	wait                             time.Duration
-	until                            time.Time // when that time is over, or without it that for opening
+	until                            time.Time // when the time of -n or -w is over, or without them that for opening
 	ttl, lockDelay, minHold, maxHold time.Duration
 	shared                           bool
 	slots, permits                   int
@@ -66,6 +66,15 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
+// bounded returns a context that ends when the store must have answered.
+func (f *runFlags) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	answered := f.until.Add(answerWithin * Patience)
+	if f.fallback != "" { // it is of use when the first store has been silent for longer than that
+		answered = answered.Add(openWithin)
+	}
+	return context.WithDeadline(ctx, answered)
+}
+
 // nameAndCommand checks that the arguments are the name of a lock, two dashes and a command.
 func nameAndCommand(verb string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -106,7 +115,10 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return usagef("--grace is %v: it must not be negative", f.grace)
 	}
 	f.nonblock = f.nonblock || cmd.Flags().Changed("wait") && f.wait == 0
-	f.until = time.Now().Add(cmp.Or(f.wait, openWithin))
+	f.until = time.Now().Add(f.wait)
+	if f.wait == 0 && !f.nonblock {
+		f.until = f.until.Add(openWithin)
+	}
 	f.graceSet = cmd.Flags().Changed("grace")
 	return f.fallbackFlags.check(cmd)
 }
@@ -152,8 +164,8 @@ Waiting. The time of -w begins when run starts, and covers opening the store too
 that does not work is tried again until that time is over. Run ends at once if no waiting helps: the
 host's name is not known, its certificate is not trusted, the password is refused, or rights are
 missing. If the store has said nothing when the time is over, run asks once more whether the lock is
-held, and ends within two seconds, with --fallback within some more. Without -w a silent store is
-given up after 5 to 15 s.
+held, and ends within two seconds, with --fallback within some more. So does -n, whose time is over
+at once. Without -n and -w a silent store is given up after 5 to 15 s.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with its exit
 code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says nothing if it

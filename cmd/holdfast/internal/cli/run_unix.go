@@ -50,9 +50,11 @@ type runner struct {
 func (a *app) run(f *runFlags, name string, command []string) error {
 	return a.withRunner(f, name, command, func(r *runner) error {
 		want, outer := f.wanted(r.store, name), inherited()
-		ctx, cancel := context.WithTimeout(context.Background(), openWithin)
+		bounded, stop := f.bounded(context.Background())
+		ctx, cancel := context.WithTimeout(bounded, openWithin)
 		joined, err := r.store.outerHold(ctx, want, outer)
 		cancel()
+		stop()
 		if err != nil {
 			return err
 		}
@@ -80,11 +82,7 @@ func (a *app) withRunner(f *runFlags, name string, command []string, work func(*
 	if f.quiet {
 		waiting = nil
 	}
-	opened := f.until.Add(askOnce)
-	if f.fallback != "" { // it is of use when the first store has been silent for longer than that
-		opened = opened.Add(openWithin)
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), opened)
+	ctx, cancel := f.bounded(context.Background())
 	defer cancel()
 	s, err := persist(ctx, f, func(ctx context.Context) (*store, error) { return a.openBy(ctx, f.open, waiting) })
 	if err != nil {

@@ -34,8 +34,23 @@ import (
 // storeEnv is the variable that names the store if --store does not.
 const storeEnv = "HOLDFAST_STORE"
 
-// openWithin is the time limit for opening a store, and for each operation on it.
-const openWithin = 15 * time.Second
+// Patience multiplies answerWithin and waitUsually. The tests raise it: none may fail because the machine is slow.
+var Patience time.Duration = 1
+
+const (
+	// openWithin is the time limit of run and elect, without -n and -w, for opening a store, and of each question to it.
+	openWithin = 15 * time.Second
+	// answerWithin is how long the store may answer after the time of run's -n or -w. With closeAfterLoss it is two seconds.
+	answerWithin = 1500 * time.Millisecond
+	// waitUsually is the default of the -w of other commands.
+	waitUsually = 5 * time.Second
+)
+
+// bounded gives a command the flag -w, which bounds all that it waits for at the store.
+func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().DurationVarP(&a.wait, "wait", "w", waitUsually*Patience, "give up after this time, opening the store included")
+	return cmd
+}
 
 // store is an open store.
 type store struct {
@@ -152,14 +167,14 @@ func (a *app) openBy(ctx context.Context, by driver.Opener, waiting func(holdfas
 	return nil, usagef("cannot open %s: %w", s.shown, err)
 }
 
-// withStore opens the store, calls fn, and closes the store.
+// withStore opens the store, calls fn, and closes the store, all within the time of -w.
 func (a *app) withStore(ctx context.Context, fn func(context.Context, *store) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.wait)
+	defer cancel()
 	s, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, openWithin)
-	defer cancel()
 	err = fn(ctx, s)
 	if closeErr := s.Close(); err == nil && closeErr != nil {
 		err = storeError(closeErr)
