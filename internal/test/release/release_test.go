@@ -265,7 +265,7 @@ func TestDocumentation(t *testing.T) {
 	if program == nil {
 		t.Fatal("README has no whole program")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(program[1], "/var/tmp/", dir+"/", 1)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(program[1], `os.Getenv("HOME")`, `"`+dir+`"`, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.goTool(dir, "build", "-o", "app", "."); err != nil {

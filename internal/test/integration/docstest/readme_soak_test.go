@@ -20,7 +20,7 @@ func TestReadme(t *testing.T) {
 	for _, page := range []string{"README.md", "README.zh.md"} {
 		r := newRunner(t)
 		r.replace = strings.NewReplacer("redis://localhost:6379", "redis://"+server.Addr,
-			"file:///var/tmp/hello", "file://"+r.dir+"/hello", "5 * time.Second", "5 * time.Millisecond",
+			`os.Getenv("HOME")`, `"`+r.dir+`"`, "5 * time.Second", "5 * time.Millisecond",
 			"/usr/local/bin/cleanup", "true", "/usr/local/bin/report", "echo",
 		)
 		r.page(page)
