@@ -9,8 +9,8 @@
 //
 // and where it makes a client of a driver, [New] takes the place of holdfast.New. The program sets
 // up the SDK and its exporters; without them nothing is measured. With that for Prometheus
-// (go.opentelemetry.io/otel/exporters/prometheus) the dashboard in packaging/grafana shows them, and
-// this line lets Prometheus fetch them:
+// (go.opentelemetry.io/otel/exporters/prometheus) packaging/grafana/holdfast.json shows them,
+// packaging/prometheus/holdfast.rules.yml has alerts, and this line lets Prometheus fetch them:
 //
 //	http.Handle("/metrics", promhttp.Handler())
 //
@@ -25,6 +25,7 @@
 //	holdfast.hold.duration     histogram      s          holdfast.lock.mode, holdfast.hold.end | error.type  a hold, from its grant to its release or loss
 //	holdfast.hold.active       updowncounter  {hold}     holdfast.lock.mode                                  holds that are neither released nor lost
 //	holdfast.hold.lost         counter        {hold}     holdfast.lock.mode, error.type                      holds that were lost
+//	holdfast.doubt.active      updowncounter  {hold}     holdfast.lock.mode                                  holds that are in doubt now
 //	holdfast.hold.in_doubt     counter        {hold}     holdfast.lock.mode                                  holds whose renewal failed, while they are trusted
 //	holdfast.hold.recovered    counter        {hold}     holdfast.lock.mode                                  holds in doubt that were renewed after all
 //	holdfast.hold.expiring     counter        {hold}     holdfast.lock.mode                                  holds that are not renewed any more (MaxHold)
@@ -34,7 +35,7 @@
 //	holdfast.events.dropped    counter        {event}    -                                                   events that came too fast, and are missing in the others
 //
 // What is behind "|" is there only if it applies: error.type of what failed. All of
-// holdfast.acquire and holdfast.hold have holdfast.lock.class too, where there is a Class. The
+// holdfast.acquire, hold and doubt have holdfast.lock.class too, where there is a Class. The
 // values:
 //
 //	holdfast.lock.mode       exclusive, shared, slot (a semaphore)

@@ -103,17 +103,36 @@ func TestDoubtAndLoss(t *testing.T) {
 	inRig(t, nil, nil, func(r *rig) {
 		options := &holdfast.Options{TTL: 9 * time.Second, RenewEvery: 3 * time.Second}
 		lease := r.acquire(r.Context(), r.Mutex("x", options))
+		values, _ := collect(r, r.reader)
+		for _, series := range []string{
+			"hold.in_doubt{" + exclusive, "hold.recovered{" + exclusive, "hold.expiring{" + exclusive, "hold.lost{error.type=expired," + exclusive,
+			"hold.lost{error.type=not_held," + exclusive, "hold.lost{error.type=broken," + exclusive, "hold.lost{error.type=max_hold," + exclusive, "events.dropped{}",
+		} {
+			if n, ok := values["holdfast."+series]; !ok || n != 0 {
+				r.Errorf("%s is not there before its first increase", series)
+			}
+		}
+		inDoubt := func(want int64) {
+			r.Helper()
+			synctest.Wait()
+			if values, _ := collect(r, r.reader); values["holdfast.doubt.active{"+exclusive] != want {
+				r.Errorf("%d holds are in doubt, measured are %v", want, values)
+			}
+		}
 		r.driver.silent.Store(true)
 		time.Sleep(3500 * time.Millisecond)
+		inDoubt(1)
 		r.driver.silent.Store(false)
 		time.Sleep(3 * time.Second)
-		values, _ := collect(r, r.reader)
+		inDoubt(0)
+		values, _ = collect(r, r.reader)
 		if values["holdfast.hold.in_doubt{"+exclusive] != 1 || values["holdfast.hold.recovered{"+exclusive] != 1 ||
 			values["holdfast.renew.holds{error.type=_OTHER}"] == 0 || values["holdfast.renew.holds{}"] == 0 {
 			r.Errorf("a hold was in doubt and recovered, measured are %v", values)
 		}
 		r.driver.silent.Store(true)
 		<-lease.Done()
+		inDoubt(0)
 		r.driver.silent.Store(false)
 		broken := r.acquire(r.Context(), r.Mutex("y", options))
 		if err := r.Break(r.Context(), "y", broken.Token()); err != nil {

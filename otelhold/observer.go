@@ -3,6 +3,7 @@ package otelhold
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // observer measures one client. Its instruments are those of the table in doc.go.
 type observer struct {
 	acquireDuration, holdDuration, renewDuration, releaseDuration                 metric.Float64Histogram
-	acquireActive, holdActive                                                     metric.Int64UpDownCounter
+	acquireActive, holdActive, doubtActive                                        metric.Int64UpDownCounter
 	holdLost, holdInDoubt, holdRecovered, holdExpiring, renewHolds, eventsDropped metric.Int64Counter
 
 	tracer trace.Tracer
@@ -58,6 +59,7 @@ func (o *observer) makeInstruments(m metric.Meter) error {
 	o.holdDuration = seconds("holdfast.hold.duration", "How long a hold lasted, until it was released or lost.", longBounds)
 	o.holdActive = active("holdfast.hold.active", "{hold}", "Holds that are neither released nor lost.")
 	o.holdLost = count("holdfast.hold.lost", "{hold}", "Holds that were lost.")
+	o.doubtActive = active("holdfast.doubt.active", "{hold}", "Holds that are in doubt now.")
 	o.holdInDoubt = count("holdfast.hold.in_doubt", "{hold}", "Holds whose renewal failed, while they are trusted.")
 	o.holdRecovered = count("holdfast.hold.recovered", "{hold}", "Holds in doubt that were renewed after all.")
 	o.holdExpiring = count("holdfast.hold.expiring", "{hold}", "Holds that are not renewed any more, because their maximum is over.")
@@ -74,6 +76,7 @@ type attempt struct {
 	labels labels
 	span   trace.Span // of the acquire
 	hold   trace.Span // nil: none yet. Only for hooks, which one goroutine calls.
+	doubt  int64      // 1 while the hold is in doubt. Only for hooks too.
 }
 
 type attemptKey struct{}
@@ -90,6 +93,23 @@ func (o *observer) attemptOf(e *holdfast.Event) *attempt {
 	return at
 }
 
+// begin returns the attributes of an acquire. If they are new, the counters of its holds begin, at 0: Prometheus sees no
+// increase in the first value of a series.
+func (o *observer) begin(ctx context.Context, l labels) metric.MeasurementOption {
+	if set := o.sets.cached(l); set != nil {
+		return set
+	}
+	set := o.sets.of(l)
+	o.doubtActive.Add(ctx, 0, set)
+	for _, counter := range [...]metric.Int64Counter{o.holdInDoubt, o.holdRecovered, o.holdExpiring} {
+		counter.Add(ctx, 0, set)
+	}
+	for _, l.err = range losses {
+		o.holdLost.Add(ctx, 0, o.sets.of(l))
+	}
+	return set
+}
+
 // trace measures an acquire: it is the client's Trace.
 func (o *observer) trace(ctx context.Context, a holdfast.Attempt) (context.Context, func(holdfast.Outcome)) {
 	began := time.Now()
@@ -97,7 +117,7 @@ func (o *observer) trace(ctx context.Context, a holdfast.Attempt) (context.Conte
 	if o.class != nil {
 		at.labels.class = o.class(a.Name)
 	}
-	active := o.sets.of(at.labels)
+	active := o.begin(ctx, at.labels)
 	o.acquireActive.Add(ctx, 1, active)
 	within, span := o.tracer.Start(ctx, "holdfast.acquire", trace.WithTimestamp(began))
 	at.span = span
@@ -143,19 +163,34 @@ func (o *observer) during(what string, counter metric.Int64Counter) func(holdfas
 			return
 		}
 		counter.Add(at.caller, 1, o.sets.of(at.labels))
+		switch what {
+		case "in_doubt":
+			o.setDoubt(at, 1)
+		case "recovered":
+			o.setDoubt(at, 0)
+		}
 		if at.hold != nil && at.hold.IsRecording() {
 			at.hold.AddEvent(what, trace.WithTimestamp(e.At))
 		}
 	}
 }
 
+// setDoubt counts a hold as in doubt, by 1, or as in doubt no more, by 0.
+func (o *observer) setDoubt(at *attempt, doubt int64) {
+	if doubt != at.doubt {
+		o.doubtActive.Add(at.caller, doubt-at.doubt, o.sets.of(at.labels))
+		at.doubt = doubt
+	}
+}
+
 func (o *observer) released(e holdfast.Event) { o.over(o.attemptOf(&e), &e, "released", kindOf(e.Err)) }
+
+// losses are the values of error.type of a loss.
+var losses = []string{"expired", "not_held", "broken", "max_hold"}
 
 func (o *observer) lost(e holdfast.Event) {
 	at, kind := o.attemptOf(&e), kindOf(e.Err)
-	switch kind {
-	case "broken", "not_held", "max_hold":
-	default: // whatever else prevented the renewal in time, the hold's time was over
+	if !slices.Contains(losses, kind) { // whatever else prevented the renewal in time, the hold's time was over
 		kind = "expired"
 	}
 	if at != nil {
@@ -171,6 +206,7 @@ func (o *observer) over(at *attempt, e *holdfast.Event, end, err string) {
 	if at == nil {
 		return
 	}
+	o.setDoubt(at, 0)
 	l := at.labels
 	l.end, l.err = end, err
 	o.holdDuration.Record(at.caller, e.After.Seconds(), o.sets.of(l))
@@ -266,14 +302,18 @@ const maxSets = 1024
 // list returns the attributes as those of a span.
 func (s *sets) list(l *labels) []attribute.KeyValue { return append(l.attributes(), s.always...) }
 
-func (s *sets) of(l labels) metric.MeasurementOption {
+// cached returns the set of these attributes, or nil if it is not kept.
+func (s *sets) cached(l labels) metric.MeasurementOption {
 	s.mu.RLock()
-	set := s.known[l]
-	s.mu.RUnlock()
-	if set != nil {
+	defer s.mu.RUnlock()
+	return s.known[l]
+}
+
+func (s *sets) of(l labels) metric.MeasurementOption {
+	if set := s.cached(l); set != nil {
 		return set
 	}
-	set = metric.WithAttributeSet(attribute.NewSet(s.list(&l)...))
+	set := metric.WithAttributeSet(attribute.NewSet(s.list(&l)...))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) < maxSets {

@@ -85,6 +85,7 @@ func New(d driver.Driver, c *holdfast.ClientOptions, o *Options) (*holdfast.Clie
 	if err := ob.makeInstruments(options.MeterProvider.Meter(scope)); err != nil {
 		return nil, fmt.Errorf("otelhold: new: %w", err)
 	}
+	ob.eventsDropped.Add(context.Background(), 0, ob.sets.of(labels{})) // see begin
 	client.Trace = inside(ob.trace, client.Trace)
 	e := &client.Events
 	e.Acquired = before(ob.acquired, e.Acquired)
