@@ -7,6 +7,7 @@ replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueid
 require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/go-sql-driver/mysql v1.10.1
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/holdfastlock/holdfast v0.0.0
 	github.com/holdfastlock/holdfast/cell v0.0.0-00010101000000-000000000000
 	github.com/holdfastlock/holdfast/celllock v0.0.0-00010101000000-000000000000

@@ -5,57 +5,136 @@ package dashboards
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	query "github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 const (
 	packaging = "../../../../packaging"
-	job       = "holdfast-cell"
-	programs  = "programs"
+	cells     = "holdfast-cell" // the job, and the beginning of files' names
+	programs  = "holdfast"
 )
 
-// queries are those of a dashboard, by panel.
-func queries(t *testing.T, file string) map[string]string {
+// labelValues matches the query of a variable that offers the values of a label.
+var labelValues = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
+
+// queries returns what a dashboard asks Prometheus, by panel or variable. Grafana's own types read the file, and refuse
+// a field that they do not know.
+func queries(t *testing.T, job string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(packaging + "/grafana/" + job + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
+	grafana := cog.NewRuntime()
+	grafana.RegisterPanelcfgVariant(timeseries.VariantConfig())
+	grafana.RegisterDataqueryVariant(query.VariantConfig())
+	var d, strict dashboard.Dashboard
+	if err := strict.UnmarshalJSONStrict(text); err.Error() != "" { // it is never nil, and the panels are left out
+		t.Errorf("%s: %v", job, err)
+	}
+	err = json.Unmarshal(text, &d)
+	if err := errors.Join(err, d.Validate()); err != nil {
+		t.Fatalf("%s: %v", job, err)
+	}
+	all, values, ids := map[string]string{}, []string{"$__rate_interval", "10s"}, map[uint32]bool{}
+	for _, v := range d.Templating.List {
+		if v.Type == dashboard.VariableTypeDatasource {
+			continue
+		}
+		values = append(values, "$"+v.Name, job)
+		if v.Type == dashboard.VariableTypeQuery {
+			m := labelValues.FindStringSubmatch(*v.Query.String)
+			all[fmt.Sprintf("%s $%s", job, v.Name)] = fmt.Sprintf("count by (%s) (%s)", m[2], m[1])
 		}
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]string{}
 	for _, p := range d.Panels {
-		for i, target := range p.Targets {
-			all[fmt.Sprint(p.Title, " ", i)] = strings.NewReplacer("$job", job, "$programs", programs, "$__rate_interval", "10s").Replace(target.Expr)
+		title, unit, id := of(p.Panel.Title), of(p.Panel.FieldConfig.Defaults.Unit), of(p.Panel.Id)
+		if of(p.Panel.Description) == "" || !slices.Contains([]string{"s", "ops", "short", "bytes", "percentunit"}, unit) || ids[id] {
+			t.Errorf("%s: the panel %q has no description, the unit %q or the number of another, %d", job, title, unit, id)
+		}
+		ids[id] = true
+		for _, target := range p.Panel.Targets {
+			q := target.(*query.Dataquery)
+			expr := strings.NewReplacer(values...).Replace(q.Expr)
+			if strings.Contains(expr, "$") {
+				t.Errorf("%s: a variable is not there: %s", title, q.Expr)
+			}
+			all[fmt.Sprint(job, " ", title, " ", of(q.RefId))] = expr
 		}
 	}
 	return all
 }
 
+// of returns what a field has, or its zero value.
+func of[T any](field *T) (value T) {
+	if field != nil {
+		value = *field
+	}
+	return value
+}
+
 // alert matches an alert of the rules and what it compares.
 var alert = regexp.MustCompile(`(?m)^ +- alert: (\S+)\n +expr: (.*) [<>] [0-9.e]+$`)
+
+// alerts returns what the alerts ask Prometheus, without the comparison.
+func alerts(t *testing.T, job string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(packaging + "/prometheus/" + job + ".rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, m := range alert.FindAllStringSubmatch(string(text), -1) {
+		all[m[1]] = m[2]
+	}
+	if len(all) != strings.Count(string(text), "- alert:") {
+		t.Fatalf("of the alerts these were read: %v", all)
+	}
+	return all
+}
+
+// TestRules: promtool takes the alerts, and each of them fires in a test of promtool's.
+func TestRules(t *testing.T) {
+	for _, job := range []string{cells, programs} {
+		tests := "testdata/" + job + ".test.yml"
+		for _, args := range [][]string{{"check", "rules", packaging + "/prometheus/" + job + ".rules.yml"}, {"test", "rules", tests}} {
+			if out, err := exec.Command(testserver.Need(t, "promtool", "prometheus"), args...).CombinedOutput(); err != nil {
+				t.Errorf("promtool %v: %v: %s", args, err, out)
+			}
+		}
+		text, err := os.ReadFile(tests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range alerts(t, job) {
+			if !strings.Contains(string(text), fmt.Sprintf("alertname=%q", name)) {
+				t.Errorf("%s does not fire %s", tests, name)
+			}
+		}
+	}
+}
 
 // load has clients take locks, and wait for them, until the context ends.
 func load(ctx context.Context, t *testing.T, addrs string) *sync.WaitGroup {
@@ -82,43 +161,41 @@ func load(ctx context.Context, t *testing.T, addrs string) *sync.WaitGroup {
 	return &all
 }
 
-// TestDashboards: Prometheus takes the alerts, and every query of the alerts and of the dashboard finds something
-// in a cell that has load, and of which first one member dies and then the majority, and in a program with locks that is
-// cut off for a while at first.
+// fire are the alerts whose comparison the faults of TestDashboards make true.
+var fire = []string{
+	"HoldfastHoldLost", "HoldfastInDoubt", "HoldfastRenewalsFail", "HoldfastAcquiresFail", "HoldfastEventsDropped",
+	"HoldfastMemberDown", "HoldfastNoLeader",
+}
+
+// TestDashboards: every query of the alerts and of the dashboards finds something in a cell that has load, and of which
+// first one member dies and then the majority, and in a program with locks in a Redis server that is silent for a
+// while and then dies. What the program's dashboard shows is more than 0 at some time.
 func TestDashboards(t *testing.T) {
-	rules, err := filepath.Abs(packaging + "/prometheus/holdfast-cell.rules.yml")
-	if err != nil {
-		t.Fatal(err)
+	wanted := map[string]string{}
+	for name, expr := range queries(t, programs) {
+		wanted[name] = expr + " > 0"
 	}
-	if out, err := exec.Command(testserver.Need(t, "promtool", "prometheus"), "check", "rules", rules).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	wanted := queries(t, packaging+"/grafana/holdfast-cell.json")
-	text, err := os.ReadFile(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	alerts := alert.FindAllStringSubmatch(string(text), -1)
-	if len(alerts) != strings.Count(string(text), "- alert:") {
-		t.Fatalf("of the alerts these were read: %v", alerts)
-	}
-	for _, a := range alerts {
-		wanted[a[1]] = a[2]
+	maps.Copy(wanted, queries(t, cells))
+	maps.Copy(wanted, alerts(t, cells))
+	maps.Copy(wanted, alerts(t, programs))
+	for _, name := range fire {
+		wanted[name+" fires"] = fmt.Sprintf("ALERTS{alertname=%q}", name) // pending, if it must last
 	}
 	cell := testserver.StartCell(t, testserver.CellOptions{Members: 3})
-	link := chaos.StartProxy(t, cell.Members[2].Addr) // this one lives
-	shown := startProgram(t, "cell://"+link.Addr)
-	prometheus := startPrometheus(t, rules, map[string]string{job: cell.Addrs(), programs: shown})
+	redis := testserver.StartRedis(t, testserver.RedisOptions{})
+	prometheus := startPrometheus(t, map[string]string{cells: cell.Addrs(), programs: startProgram(t, "redis://"+redis.Addr)})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	clients := load(ctx, t, cell.Addrs())
-	defer time.AfterFunc(2*time.Second, link.Cut).Stop()
-	defer time.AfterFunc(4*time.Second, link.Heal).Stop()
-	for stage, lasts := range []time.Duration{10 * time.Second, 2 * time.Second, time.Minute} {
-		if stage > 0 {
-			cell.Members[stage-1].Kill()
-		}
-		for end := time.Now().Add(lasts); len(wanted) > 0 && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for _, stage := range []struct {
+		fault func()
+		lasts time.Duration
+	}{
+		{func() {}, 4 * time.Second}, {redis.Pause, silent}, {redis.Resume, 6 * time.Second},
+		{redis.Kill, 0}, {cell.Members[0].Kill, 2 * time.Second}, {cell.Members[1].Kill, time.Minute},
+	} {
+		stage.fault()
+		for end := time.Now().Add(stage.lasts); len(wanted) > 0 && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			for name, query := range wanted {
 				if series(t, prometheus, query) > 0 {
 					delete(wanted, name)
@@ -129,20 +206,18 @@ func TestDashboards(t *testing.T) {
 	for name, query := range wanted {
 		t.Errorf("%s finds nothing: %s", name, query)
 	}
-	firing := fmt.Sprintf("ALERTS{alertname=%q}", "HoldfastMemberDown")
-	for end := time.Now().Add(10 * time.Second); series(t, prometheus, firing) == 0; time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no alert tells of the members that died")
-		}
-	}
 	stop()
 	clients.Wait()
 }
 
 // startPrometheus starts Prometheus, which looks at the targets of each job, host:port, every half a second, and ends
-// with the test. Rules is a file.
-func startPrometheus(t *testing.T, rules string, jobs map[string]string) (addr string) {
+// with the test. It has the alerts of packaging/.
+func startPrometheus(t *testing.T, jobs map[string]string) (addr string) {
 	t.Helper()
+	rules, err := filepath.Abs(packaging + "/prometheus/*.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := fmt.Sprintf(`
 global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 1s}
 rule_files: [%q]

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +19,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/holdfastlock/holdfast"
-	_ "github.com/holdfastlock/holdfast/celllock"
+	_ "github.com/holdfastlock/holdfast/celllock" // of the clients of dashboards_test.go
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/otelhold"
+	_ "github.com/holdfastlock/holdfast/redislock"
 )
 
 // programEnv is the environment variable with the store of a program with locks.
@@ -65,25 +67,28 @@ func startProgram(t *testing.T, url string) (addr string) {
 
 // program is one that uses locks, as docs/observability.md has it.
 func program(ctx context.Context, url string) error {
-	exporter, err := prometheus.New()
+	exporter, err := prometheus.New() // go.opentelemetry.io/otel/exporters/prometheus
 	if err != nil {
 		return err
 	}
-	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))
-	http.Handle("/metrics", promhttp.Handler())
+	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))) // go.opentelemetry.io/otel/sdk/metric
+	http.Handle("/metrics", promhttp.Handler())                                 // github.com/prometheus/client_golang/prometheus/promhttp
 	locks, err := otelhold.Open(ctx, url, nil)
 	if err != nil {
 		return err
 	}
+	defer locks.Close()
+
 	other, err := otelhold.Open(ctx, url, nil)
 	if err != nil {
 		return err
 	}
+	seen := make(chan struct{})
 	for _, do := range []func(){
 		func() { work(ctx, locks) }, func() { work(ctx, locks) }, func() { work(ctx, other) },
 		func() { keep(ctx, locks, "kept", &holdfast.Options{TTL: longest, RenewEvery: 200 * time.Millisecond}) },
 		func() { keep(ctx, locks, "hung", &holdfast.Options{TTL: shortest, MaxHold: shortest}) },
-		func() { drop(ctx) },
+		func() { drop(ctx, seen) },
 	} {
 		go do()
 	}
@@ -92,13 +97,18 @@ func program(ctx context.Context, url string) error {
 		return err
 	}
 	fmt.Println(l.Addr())
-	return http.Serve(l, nil)
+	see := sync.OnceFunc(func() { close(seen) })
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.DefaultServeMux.ServeHTTP(w, r)
+		see()
+	}))
 }
 
-// The TTLs of what the program keeps: a short fault does not end the longest.
+// The TTLs of what the program keeps, and how long its store is silent: the shortest ends then, and the longest does not.
 const (
 	shortest = 2 * time.Second
-	longest  = 10 * time.Second
+	silent   = 5 * time.Second
+	longest  = 12 * time.Second
 )
 
 // work takes a lock again and again, as others do, and one that is refused.
@@ -123,8 +133,9 @@ func keep(ctx context.Context, c *holdfast.Client, name string, o *holdfast.Opti
 	}
 }
 
-// drop makes a client drop events: a hook does not return before there are more than fit.
-func drop(ctx context.Context) error {
+// drop makes a client drop events once the metrics were seen without: a hook does not return before there are more than
+// fit.
+func drop(ctx context.Context, seen <-chan struct{}) error {
 	enough := make(chan struct{})
 	c, err := otelhold.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{Events: holdfast.Events{
 		Released: func(holdfast.Event) { <-enough },
@@ -132,6 +143,7 @@ func drop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	<-seen
 	for n := 0; ctx.Err() == nil; n++ {
 		l, err := c.Mutex("dropped", nil).Acquire(ctx)
 		if err != nil {

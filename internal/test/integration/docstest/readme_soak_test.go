@@ -34,6 +34,11 @@ func TestProgramPages(t *testing.T) {
 	newRunner(t).page("docs/recipes.md")
 }
 
+func TestObservabilityPage(t *testing.T) {
+	t.Parallel()
+	newRunner(t).page("docs/observability.md")
+}
+
 // TestMigrating runs the commands of the page beside a real server.
 func TestMigrating(t *testing.T) {
 	t.Parallel()
