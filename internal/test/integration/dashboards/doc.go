@@ -1,2 +1,3 @@
-// Package dashboards tests the dashboard and the alerts of packaging/, on a cell with load and faults.
+// Package dashboards tests the dashboards and the alerts of packaging/, on a cell and a program with locks, with load
+// and faults.
 package dashboards
