@@ -18,6 +18,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/cell/server"
 	"github.com/holdfastlock/holdfast/celllock"
+	"github.com/holdfastlock/holdfast/internal/display"
 )
 
 func (a *app) cellCommand() *cobra.Command {
@@ -233,7 +234,7 @@ func (a *app) cellSessions(ctx context.Context, c *cellStore, _ []string) error 
 			open, ttl, delay := s.Open.AsDuration(), s.Ttl.AsDuration(), s.LockDelay.AsDuration()
 			l.add(
 				sessionJSON{s.Id, s.Principal, s.Note, ttl.Milliseconds(), delay.Milliseconds(), open.Milliseconds(), s.Holds, s.Places},
-				s.Id, s.Principal, s.Note, durationText(open), durationText(ttl), fmt.Sprint(s.Holds), fmt.Sprint(s.Places),
+				s.Id, s.Principal, s.Note, display.Duration(open), display.Duration(ttl), fmt.Sprint(s.Holds), fmt.Sprint(s.Places),
 			)
 		}
 		more = r.More && len(r.Sessions) > 0

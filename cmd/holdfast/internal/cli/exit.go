@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/display"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
@@ -179,5 +180,5 @@ func flat(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return escape(strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": "))
+	return display.Escape(strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": "))
 }

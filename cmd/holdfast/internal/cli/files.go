@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/cell"
+	"github.com/holdfastlock/holdfast/internal/display"
 )
 
 func (a *app) filesCommand() *cobra.Command {
@@ -135,7 +136,7 @@ with --if-generation 0 only if it is not there.`,
 		if err != nil || a.output == "json" {
 			return a.printNode(c, n, err)
 		}
-		a.hint(fmt.Sprintf("%s has generation %d", escape(args[0]), n.ContentGeneration))
+		a.hint(fmt.Sprintf("%s has generation %d", display.Escape(args[0]), n.ContentGeneration))
 		return nil
 	})
 }
@@ -187,7 +188,7 @@ func (a *app) printEvent(c *cellStore, e *cell.Event) error {
 			Kind string `json:"kind"`
 		}{e, kind})
 	}
-	line := kind + " " + escape(cmp.Or(e.Child, e.Path))
+	line := kind + " " + display.Escape(cmp.Or(e.Child, e.Path))
 	if e.Child == "" && e.Token != 0 {
 		line += fmt.Sprintf(" token %d", e.Token)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/election"
+	"github.com/holdfastlock/holdfast/internal/display"
 )
 
 // leaderJSON is the JSON form of a leader. It is an interface: fields may be added, and none
@@ -100,7 +101,7 @@ func (a *app) printLeader(name string, l election.Leader, seen time.Time) error 
 		}
 		return printJSON(j)
 	}
-	text := escape(l.Value)
+	text := display.Escape(l.Value)
 	if l.Vacant {
 		text = "(vacant)"
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/display"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -65,9 +66,9 @@ func (a *app) printList(infos []holdfast.Info, prefix string) error {
 		if len(info.Holders) > 0 {
 			row = holderCells(info.Holders[0])
 		} else if info.ClosedFor > 0 {
-			row[3] = "opens in " + durationText(info.ClosedFor)
+			row[3] = "opens in " + display.Duration(info.ClosedFor)
 		}
-		l.add(infoAsJSON(info), info.Name, stateText(info), row[0], row[1], row[2], row[3], strconv.Itoa(len(info.Waiters)))
+		l.add(infoAsJSON(info), info.Name, display.State(info), row[0], row[1], row[2], row[3], strconv.Itoa(len(info.Waiters)))
 	}
 	if prefix != "" {
 		return l.print(fmt.Sprintf("no lock whose name begins with %q is in use", prefix))
@@ -103,21 +104,21 @@ with -o json the object is the same.
 }
 
 func (a *app) printInfo(info holdfast.Info) error {
-	state := stateText(info)
+	state := display.State(info)
 	if info.ClosedFor > 0 {
-		state += ", closed for another " + durationText(info.ClosedFor)
+		state += ", closed for another " + display.Duration(info.ClosedFor)
 	}
-	if _, err := fmt.Printf("%s: %s\n", escape(info.Name), state); err != nil {
+	if _, err := fmt.Printf("%s: %s\n", display.Escape(info.Name), state); err != nil {
 		return err
 	}
 	holders := a.list("HOLDER", "HELD", "TOKEN", "FOR", "UNLESS RENEWED")
 	for _, h := range info.Holders {
 		cells := holderCells(h)
-		holders.add(nil, cells[0], modeText(h.Mode, h.Permits, info.Slots), cells[1], cells[2], cells[3])
+		holders.add(nil, cells[0], display.Mode(h.Mode, h.Permits, info.Slots), cells[1], cells[2], cells[3])
 	}
 	waiters := a.list("WAITER", "WANTS", "FOR")
 	for _, q := range info.Waiters {
-		waiters.add(nil, q.Note, modeText(q.Mode, q.Permits, info.Slots), durationText(q.Waiting))
+		waiters.add(nil, q.Note, display.Mode(q.Mode, q.Permits, info.Slots), display.Duration(q.Waiting))
 	}
 	for _, l := range []*list{holders, waiters} {
 		if len(l.rows) == 1 {
@@ -208,48 +209,21 @@ func (a *app) printBroken(info holdfast.Info, t holdfast.Token) error {
 		}{info.Name, holderAsJSON(broken)})
 	}
 	_, err := fmt.Printf("broke %s: %s, held by %s for %s, token %d\n",
-		escape(info.Name), modeText(broken.Mode, broken.Permits, info.Slots), escape(broken.Note), durationText(broken.Held), t)
+		display.Escape(info.Name), display.Mode(broken.Mode, broken.Permits, info.Slots), display.Escape(broken.Note), display.Duration(broken.Held), t)
 	return err
 }
 
 // holderCells returns a hold's note, its token, for how long it has been there, and when it ends if its
 // holder does not renew it any more, as far as these are known.
 func holderCells(h driver.Holder) []string {
-	cells := []string{h.Note, "-", durationText(h.Held), "-"}
+	cells := []string{h.Note, "-", display.Duration(h.Held), "-"}
 	if h.Token != 0 {
 		cells[1] = fmt.Sprint(h.Token)
 	}
 	if h.Expires != 0 {
-		cells[3] = "ends in " + durationText(h.Expires)
+		cells[3] = "ends in " + display.Duration(h.Expires)
 	}
 	return cells
-}
-
-// stateText says in a word or two how a name is held.
-func stateText(info holdfast.Info) string {
-	switch n := len(info.Holders); {
-	case n == 0 && info.ClosedFor > 0:
-		return "closed"
-	case n == 0:
-		return "free"
-	case info.Holders[0].Mode == driver.Slot:
-		permits := 0
-		for _, h := range info.Holders {
-			permits += h.Permits
-		}
-		return fmt.Sprintf("%d of %d", permits, info.Slots)
-	case n > 1:
-		return fmt.Sprintf("%v ×%d", info.Holders[0].Mode, n)
-	}
-	return info.Holders[0].Mode.String()
-}
-
-// modeText says in a table what a holder has or a waiter wants.
-func modeText(mode driver.Mode, permits, slots int) string {
-	if mode == driver.Slot {
-		return fmt.Sprintf("%d of %d", permits, slots)
-	}
-	return mode.String()
 }
 
 // The JSON form of a name's state. It is an interface: fields may be added, and none changes.

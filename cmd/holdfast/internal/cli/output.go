@@ -5,34 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
-	"unicode/utf8"
-)
 
-// escape returns text so that it can be shown on a terminal. What others have chosen, such as names and
-// notes, never reaches a terminal without it. It escapes, as Go does, control characters, bytes that are not
-// UTF-8, blanks other than the space, and invisible characters such as U+202E, which changes the direction
-// of writing.
-func escape(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case strconv.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		i += size
-	}
-	return b.String()
-}
+	"github.com/holdfastlock/holdfast/internal/display"
+)
 
 // list is what a command prints: each row at once as an object, or all of them as a table for people. It escapes
 // the texts of the table.
@@ -50,7 +27,7 @@ func (l *list) add(object any, cells ...string) {
 		return
 	}
 	for i := range cells {
-		cells[i] = escape(cells[i])
+		cells[i] = display.Escape(cells[i])
 	}
 	l.rows = append(l.rows, cells)
 }
@@ -76,21 +53,4 @@ func printJSON(v any) error {
 	enc := json.NewEncoder(os.Stdout)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
-}
-
-// durationText returns a duration in a form that is easy to read. 0: it is not known.
-func durationText(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d == 0:
-		return "-"
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
