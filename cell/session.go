@@ -87,6 +87,23 @@ func (e Extension) Later(sent driver.Instant, told *cellv1.Extension) Extension 
 func ModeOf(m driver.Mode) cellv1.Mode     { return cellv1.Mode(m) + cellv1.Mode_MODE_EXCLUSIVE }
 func DriverMode(m cellv1.Mode) driver.Mode { return driver.Mode(max(m-cellv1.Mode_MODE_EXCLUSIVE, 0)) }
 
+// DriverInfo is what the API shows of a name in the words of package driver.
+func DriverInfo(l *cellv1.Lock) driver.Info {
+	info := driver.Info{Name: l.GetName(), Slots: int(l.GetSlots()), ClosedFor: l.GetClosedFor().AsDuration()}
+	for _, h := range l.GetHolders() {
+		info.Holders = append(info.Holders, driver.Holder{
+			Owner: h.Request, Mode: DriverMode(h.Mode), Permits: int(h.Permits), Token: driver.Token(h.Token),
+			Note: h.Note, Held: h.Held.AsDuration(), Expires: h.Expires.AsDuration(),
+		})
+	}
+	for _, w := range l.GetWaiters() {
+		info.Waiters = append(info.Waiters, driver.Waiter{
+			Owner: w.Request, Mode: DriverMode(w.Mode), Permits: int(w.Permits), Note: w.Note, Waiting: w.Waiting.AsDuration(),
+		})
+	}
+	return info
+}
+
 // ErrSessionOver says that a session has expired, or was closed or killed.
 var ErrSessionOver = errors.New("the session is over")
 

@@ -28,18 +28,8 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 
 // info is what the cell shows of a name.
 func (c *client) info(l *cellv1.Lock) driver.Info {
-	info := driver.Info{Name: c.out(l.GetName()), Slots: int(l.GetSlots()), ClosedFor: l.GetClosedFor().AsDuration()}
-	for _, h := range l.GetHolders() {
-		info.Holders = append(info.Holders, driver.Holder{
-			Owner: h.Request, Mode: cell.DriverMode(h.Mode), Permits: int(h.Permits), Token: driver.Token(h.Token),
-			Note: h.Note, Held: h.Held.AsDuration(), Expires: h.Expires.AsDuration(),
-		})
-	}
-	for _, w := range l.GetWaiters() {
-		info.Waiters = append(info.Waiters, driver.Waiter{
-			Owner: w.Request, Mode: cell.DriverMode(w.Mode), Permits: int(w.Permits), Note: w.Note, Waiting: w.Waiting.AsDuration(),
-		})
-	}
+	info := cell.DriverInfo(l)
+	info.Name = c.out(info.Name)
 	return info
 }
 

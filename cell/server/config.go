@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/console"
 )
 
 // Config is how a member runs. The zero value and a directory are right for a cell of one member for
@@ -103,7 +105,7 @@ func (c *Config) check() error {
 }
 
 func (c *Config) checkSelf() error {
-	allowed := loopback(c.Listen) || c.Insecure
+	allowed := console.Loopback(c.Listen) || c.Insecure
 	switch _, _, err := net.SplitHostPort(c.Listen); {
 	case c.Data == "":
 		return errors.New("the data directory is missing")
@@ -132,7 +134,7 @@ func (c *Config) knowsPrincipals() bool { return c.Principals != "" || c.TLS.CA 
 
 // local reports whether everybody is admitted because nobody comes from another host.
 func (c *Config) local() bool {
-	return loopback(c.Listen) && !c.knowsPrincipals() && !c.Insecure
+	return console.Loopback(c.Listen) && !c.knowsPrincipals() && !c.Insecure
 }
 
 const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
@@ -174,7 +176,7 @@ func (c *Config) checkPeers() error {
 		switch {
 		case (u.Scheme == "https") != tls:
 			return fmt.Errorf("members: %s: https and the peers' certificate belong together", text)
-		case u.Scheme == "http" && !loopback(u.Hostname()):
+		case u.Scheme == "http" && !console.Loopback(u.Hostname()):
 			return fmt.Errorf("members: %s: among several hosts members need certificates", text)
 		}
 	}
@@ -185,16 +187,6 @@ func (c *Config) checkPeers() error {
 func isPeerURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Host != "" && u.Port() != "" && u.Path == "" && (u.Scheme == "http" || u.Scheme == "https")
-}
-
-// loopback reports whether a host, with a port or without, is this one for everybody.
-func loopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // peerURL is where the other members find this one. One that listens to no other has a URL all the same.

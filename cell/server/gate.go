@@ -19,6 +19,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
+	"github.com/holdfastlock/holdfast/internal/console"
 )
 
 // sequencerHeader is the header of a call that is to be done only while a lock is held.
@@ -33,7 +34,7 @@ type gate struct {
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if g.local && !loopback(r.Host) {
+	if g.local && !console.Loopback(r.Host) {
 		// A browser on this host may show a page of evil.example, which has just become a name of this
 		// host. Without this check the page could call.
 		http.Error(w, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)
@@ -57,7 +58,7 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request) (call *http.Request
 		g.front.log.Debug("a caller is not known", "from", r.RemoteAddr, "call", r.URL.Path)
 		return nil, nil, err
 	}
-	if err := who.admits(lanes[r.URL.Path]); err != nil {
+	if err := who.admits(laneOf(r.URL.Path)); err != nil {
 		return nil, nil, err
 	}
 	ctx, end := begin(r.Context(), who, expires)
@@ -97,6 +98,14 @@ var lanes = map[string]lane{
 	cellv1connect.CellAddProcedure:      operating,
 	cellv1connect.CellRemoveProcedure:   operating,
 	cellv1connect.CellBackupProcedure:   operating,
+}
+
+// laneOf returns how a request of a path is admitted. The console shows all names.
+func laneOf(path string) lane {
+	if path == "/" || strings.HasPrefix(path, consolePaths) {
+		return operating
+	}
+	return lanes[path]
 }
 
 // mostListed is how much one call lists at most, and maxReleases how many locks one call gives back.

@@ -122,6 +122,7 @@ func (m *Member) serve(l net.Listener) {
 	mux.Handle(cellv1connect.NewLocksHandler(locks{m.front}, options))
 	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
 	mux.Handle(cellv1connect.NewCellHandler(cell{m}, options))
+	m.mountConsole(mux)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{metrics.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{}))
 	all := http.NewServeMux()
 	all.HandleFunc("GET /healthz", m.health(false))

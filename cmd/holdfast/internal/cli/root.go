@@ -127,7 +127,7 @@ Without a command this text is printed, with exit code 0.`,
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(
 		a.runCommand(), a.electCommand(), a.bounded(a.leaderCommand()),
-		a.bounded(a.lsCommand()), a.bounded(a.showCommand()), a.bounded(a.breakCommand()),
+		a.bounded(a.lsCommand()), a.bounded(a.showCommand()), a.bounded(a.breakCommand()), a.consoleCommand(),
 		a.demoCommand(), a.bounded(a.doctorCommand()), a.schemaCommand(),
 		a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(),
 	)

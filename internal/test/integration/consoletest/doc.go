@@ -1,0 +1,2 @@
+// Package consoletest tests the console in Chromium, over real stores.
+package consoletest
