@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +27,6 @@ type world struct {
 	console *Console
 	site    *httptest.Server
 	browser *http.Client
-	reads   atomic.Int64
 }
 
 // newWorld makes one whose console reads the store as often as it can.
@@ -39,10 +36,7 @@ func newWorld(t *testing.T, token string, edit func(*Store)) *world {
 	w := &world{t: t, store: store, driver: store.Client()}
 	w.locks = must(holdfast.New(w.driver, nil))
 	t.Cleanup(func() { w.locks.Close() })
-	s := Store{Name: "mem://test", List: func(ctx context.Context, prefix string) iter.Seq2[holdfast.Info, error] {
-		w.reads.Add(1)
-		return w.locks.List(ctx, prefix)
-	}, Break: w.locks.Break}
+	s := Store{Name: "mem://test", List: w.locks.List, Break: w.locks.Break}
 	if edit != nil {
 		edit(&s)
 	}
@@ -279,57 +273,4 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-// TestOneReadForAll: any number of browsers that wait share a read, none begins before its time, and without a browser
-// nobody reads.
-func TestOneReadForAll(t *testing.T) {
-	gate := make(chan struct{})
-	var reads, under atomic.Int64
-	f := &feed{life: t.Context(), pace: time.Millisecond, now: &snapshot{}, Store: Store{List: func(context.Context, string) iter.Seq2[holdfast.Info, error] {
-		if reads.Add(1); under.Add(1) > 1 {
-			t.Error("two reads at a time")
-		}
-		<-gate
-		under.Add(-1)
-		return func(func(holdfast.Info, error) bool) {}
-	}}}
-	const browsers = 50
-	got := make(chan int, browsers)
-	for range browsers {
-		go func() {
-			s, _, err := f.after(t.Context(), 0)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- s.generation
-		}()
-	}
-	gate <- struct{}{}
-	for range browsers {
-		if g := <-got; g != 1 {
-			t.Errorf("generation %d", g)
-		}
-	}
-	if n := reads.Load(); n != 1 {
-		t.Errorf("%d reads for %d browsers", n, browsers)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := f.after(gone, 1); err == nil { // it has begun a read, as any browser that waits
-		t.Error("a browser that has gone got something")
-	}
-	gate <- struct{}{}
-	if s, _, err := f.after(t.Context(), 1); err != nil || s.generation != 2 {
-		t.Errorf("after the second read: %v", err)
-	}
-	f.mu.Lock()
-	if f.reading != nil {
-		t.Error("somebody reads, though nobody looks")
-	}
-	f.next = time.Now().Add(time.Hour)
-	f.mu.Unlock()
-	if f.recent() != 1 {
-		t.Error("a new browser waits for a read, though there has just been one")
-	}
 }

@@ -1,10 +1,14 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
@@ -56,6 +60,7 @@ func TestTake(t *testing.T) {
 		{"released while it was well", []time.Duration{5e9, 4e9, 5e9, 4e9, 0}, false},
 		{"broken by another operator", []time.Duration{5e9, 4e9, 3e9, 2e9, 0}, false},
 		{"renewed late and released", []time.Duration{5e9, 4e9, 2e9, 5e9, 0}, false},
+		{"released, with a short TTL", []time.Duration{1e9, 9e8, 0}, false},
 		{"no TTL that the store tells", []time.Duration{0, 0}, false},
 	} {
 		f := &feed{now: &snapshot{}}
@@ -90,9 +95,47 @@ func TestTake(t *testing.T) {
 func TestSilentStore(t *testing.T) {
 	w := newWorld(t, "", nil)
 	w.hold("deploy", "")
-	w.shows("/", []string{"deploy"}, []string{"does not tell"})
+	w.shows("/", []string{"deploy"}, []string{"The store does not tell: "})
 	w.locks.Close()
 	if page := w.await("/", "The store does not tell: "); !strings.Contains(page, "deploy") || !strings.Contains(page, "closed") {
 		t.Error(page)
 	}
+}
+
+// TestOneReadForAll: any number of browsers share the reads. The store rests between two reads for a second, and for four
+// times as long as one takes; and nobody reads it while nobody looks.
+func TestOneReadForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes, browsers, news = 500 * time.Millisecond, 50, 5
+		var reads []time.Time
+		f := &feed{life: t.Context(), pace: usualPace, now: &snapshot{}, Store: Store{List: func(context.Context, string) iter.Seq2[holdfast.Info, error] {
+			return func(func(holdfast.Info, error) bool) {
+				reads = append(reads, time.Now())
+				time.Sleep(takes)
+			}
+		}}}
+		var all sync.WaitGroup
+		for range browsers {
+			all.Go(func() {
+				for known := range news {
+					if s, _, err := f.after(t.Context(), known); err != nil || s.generation != known+1 {
+						t.Errorf("after %d: %v", known, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if f.recent() != news-1 {
+			t.Error("a new browser waits, though there has just been a read")
+		}
+		time.Sleep(time.Hour)
+		if len(reads) != news || f.recent() != news {
+			t.Errorf("%d reads for %d browsers; a new one is content with an old read: %v", len(reads), browsers, f.recent() != news)
+		}
+		for i := range news - 1 {
+			if gap := reads[i+1].Sub(reads[i]); gap != takes+rest*takes {
+				t.Errorf("%v between two reads", gap)
+			}
+		}
+	})
 }

@@ -56,7 +56,7 @@ func brokenLinks(texts map[string]string) (found []string, seen int) {
 	return found, seen
 }
 
-// exists reports whether there is a text file of a name, or a directory with one.
+// exists reports whether there is a file of a name, or a directory with one.
 func exists(texts map[string]string, name string) bool {
 	if _, ok := texts[name]; ok {
 		return true

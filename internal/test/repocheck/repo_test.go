@@ -20,7 +20,7 @@ import (
 // repo is the repository's content. All names are relative to its root, with
 // slashes.
 type repo struct {
-	texts   map[string]string // of every text file
+	texts   map[string]string // of every file; "" of what is no text
 	gofiles []*gofile
 	modules []string // directories that have a go.mod; the root's is "."
 }
@@ -141,7 +141,8 @@ func (r *repo) add(root, name string) error {
 		return err
 	}
 	if bytes.IndexByte(data, 0) >= 0 {
-		return nil // not text
+		r.texts[name] = "" // not text
+		return nil
 	}
 	r.texts[name] = string(data)
 	if path.Base(name) == "go.mod" {

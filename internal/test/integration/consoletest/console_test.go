@@ -58,9 +58,11 @@ func newWorld(t *testing.T, name string, locks *holdfast.Client) *world {
 			w.reads.Add(1)
 			return locks.List(ctx, prefix)
 		},
-		Doctor: func(context.Context) []console.Finding {
-			return []console.Finding{{"clock", "ok", "it is right", "", ""}, {"disk", "warning", "it is full", "no lock can be taken", "buy a larger one"},
-				{"server", "error", "it is not there", "no lock can be taken", "start it"}, {"version", "note", "it is new", "none", "none"}}
+		Doctor: func(context.Context) (list []console.Finding) {
+			for _, severity := range []string{"ok", "note", "warning", "error"} {
+				list = append(list, console.Finding{Check: "disk", Severity: severity, Found: "it is full", Risk: "no lock can be taken", Remedy: "buy a larger one"})
+			}
+			return list
 		},
 	})
 	site := httptest.NewServer(console.Guard(c, ""))
