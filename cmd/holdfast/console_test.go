@@ -89,7 +89,7 @@ func TestConsoleGuards(t *testing.T) {
 	}
 	for says, flags := range map[string][]string{
 		"is not of this host alone": {"--listen", "0.0.0.0:0"}, "Give the console a --token-file": {"--listen", ":0"},
-		"host:port is right": {"--listen", "x"}, "no such file": {"--token-file", w.path("none")}, "at least 16 are needed": {"--token-file", short},
+		`"x": host:port is right`: {"--listen", "x"}, `99999": host:port is right`: {"--listen", "127.0.0.1:99999"}, "no such file": {"--token-file", w.path("none")}, "at least 16 are needed": {"--token-file", short},
 		"not by both": {"--store", "file:///x", "file:///y"}, "exclude nobody": {"mem://x"}, "scheme": {"bogus"},
 	} {
 		w.run(64, append([]string{"console"}, flags...)...).expectErr(says)

@@ -175,9 +175,14 @@ func (c *Console) handle(pattern string, answer func(w http.ResponseWriter, r *h
 			status = known.status
 		}
 		p := c.page("message", q)
-		p.Message = display.Escape(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "holdfast: "), "\n", "; "))
+		p.Message = plain(err)
 		write(w, status, "page.html", p)
 	})
+}
+
+// plain returns what an error says, on one line.
+func plain(err error) string {
+	return display.Escape(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "holdfast: "), "\n", "; "))
 }
 
 // form checks that a form is of a page of this console.

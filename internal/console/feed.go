@@ -19,8 +19,6 @@ const (
 	rest = 4
 	// readWithin bounds one read of a store.
 	readWithin = 10 * time.Second
-	// closeBy is the longest time between two reads of which one shows what has happened since the other.
-	closeBy = readWithin
 	// mostNames is how many names a console shows at most.
 	mostNames = 100_000
 	// mostEnded is how many lost and broken holds a console remembers.
@@ -129,10 +127,10 @@ func (f *feed) readAt(at time.Time) {
 	s := readAll(f.List(ctx, ""))
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.next = s.read.Add(max(f.pace, rest*s.read.Sub(s.begun))) // also after a read that failed
 	f.take(s)
 	close(f.reading)
 	f.reading, f.begun = nil, false
-	f.next = s.read.Add(max(f.pace, rest*s.read.Sub(s.begun)))
 }
 
 // readAll returns what a list shows.
@@ -174,8 +172,8 @@ func (f *feed) take(s *snapshot) {
 			s.holds[id] = is
 		}
 	}
-	if s.read.Sub(was.read) > closeBy || s.more {
-		return // a hold that is not shown may have been renewed and released
+	if s.read.Sub(was.read) > readWithin || s.more {
+		return // nobody looked, or not all is shown: a hold that is not there may have been renewed and released
 	}
 	for id, h := range was.holds {
 		if _, stands := s.holds[id]; !stands && h.late() && !was.begun.Add(h.Expires).After(s.read) {
@@ -186,7 +184,10 @@ func (f *feed) take(s *snapshot) {
 
 // endLocked remembers a hold that has ended.
 func (f *feed) endLocked(e ending) {
-	if !slices.ContainsFunc(f.ended, func(x ending) bool { return x.Name == e.Name && x.Holder.Token == e.Holder.Token }) {
+	same := func(x ending) bool {
+		return x.Name == e.Name && x.Holder.Owner == e.Holder.Owner && x.Holder.Token == e.Holder.Token
+	}
+	if !slices.ContainsFunc(f.ended, same) {
 		f.ended = slices.Insert(slices.Clip(f.ended[:min(len(f.ended), mostEnded-1)]), 0, e)
 	}
 }

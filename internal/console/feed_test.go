@@ -95,23 +95,25 @@ func TestTake(t *testing.T) {
 func TestSilentStore(t *testing.T) {
 	w := newWorld(t, "", nil)
 	w.hold("deploy", "")
-	w.shows("/", []string{"deploy"}, []string{"The store does not tell: "})
+	w.shows("/", []string{"deploy"}, []string{"The store cannot be read: "})
 	w.locks.Close()
-	if page := w.await("/", "The store does not tell: "); !strings.Contains(page, "deploy") || !strings.Contains(page, "closed") {
+	if page := w.await("/", "The store cannot be read: "); !strings.Contains(page, "deploy") || !strings.Contains(page, "closed") {
 		t.Error(page)
 	}
 }
 
 // TestOneReadForAll: any number of browsers share the reads. The store rests between two reads for a second, and for four
-// times as long as one takes; and nobody reads it while nobody looks.
+// times as long as one takes, also if that fails; and nobody reads it while nobody looks.
 func TestOneReadForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes, browsers, news = 500 * time.Millisecond, 50, 5
 		var reads []time.Time
 		f := &feed{life: t.Context(), pace: usualPace, now: &snapshot{}, Store: Store{List: func(context.Context, string) iter.Seq2[holdfast.Info, error] {
-			return func(func(holdfast.Info, error) bool) {
+			return func(yield func(holdfast.Info, error) bool) {
 				reads = append(reads, time.Now())
-				time.Sleep(takes)
+				if time.Sleep(takes); len(reads)%2 == 0 {
+					yield(holdfast.Info{}, errors.New("no answer"))
+				}
 			}
 		}}}
 		var all sync.WaitGroup

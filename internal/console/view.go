@@ -126,7 +126,7 @@ func (q question) show(f *feed, s *snapshot, endings []ending) list {
 	l := list{Generation: s.generation, All: len(s.infos), More: s.more, Read: s.read, Took: s.read.Sub(s.begun).Round(100 * time.Microsecond),
 		Search: q.search}
 	if s.err != nil {
-		l.Err = display.Escape(strings.ReplaceAll(s.err.Error(), "\n", "; "))
+		l.Err = plain(s.err)
 	}
 	var found []holdfast.Info
 	for _, info := range s.infos {

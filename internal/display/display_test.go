@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestEscape(t *testing.T) {
+func TestText(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                         "",
 		"orders/42 é日 😀":           "orders/42 é日 😀",
@@ -21,9 +21,6 @@ func TestEscape(t *testing.T) {
 			t.Errorf("Escape(%q) = %s, want %s", in, got, want)
 		}
 	}
-}
-
-func TestDurationText(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 0: "-", 1234 * time.Millisecond: "1.2s", 59*time.Second + 600*time.Millisecond: "1m0s",
 		61 * time.Minute: "1h01m", 47 * time.Hour: "47h00m", 50 * time.Hour: "2d02h",

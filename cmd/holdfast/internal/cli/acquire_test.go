@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -129,5 +130,11 @@ func TestLasting(t *testing.T) {
 				t.Errorf("%v: it lasts %t, want %t", err, !want, want)
 			}
 		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	if got := oneLine(errors.Join(errors.New("holdfast: first"), errors.New("holdfast: second\n\x1b"))); got != `first; second; \x1b` {
+		t.Errorf("oneLine: %s", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -81,7 +82,11 @@ On SIGINT (Ctrl-C) or SIGTERM it stops, with exit code 0.
 
 // consoleToken returns the token by which browsers log in; "": they need none.
 func consoleToken(listen, file string) (string, error) {
-	if _, _, err := net.SplitHostPort(listen); err != nil {
+	_, port, err := net.SplitHostPort(listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
 		return "", usagef("--listen is %q: host:port is right", listen)
 	}
 	if file == "" {
