@@ -134,7 +134,7 @@ func TestLasting(t *testing.T) {
 }
 
 func TestOneLine(t *testing.T) {
-	if got := oneLine(errors.Join(errors.New("holdfast: first"), errors.New("holdfast: second\n\x1b"))); got != `first; second; \x1b` {
+	if got := oneLine(errors.Join(errors.New("holdfast: first"), errors.New("holdfast: second:\n\x1b"))); got != `first; second: \x1b` {
 		t.Errorf("oneLine: %s", got)
 	}
 }
