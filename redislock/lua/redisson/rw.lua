@@ -38,12 +38,16 @@ local function longest(lock, tag)
   return most
 end
 
--- Renews the read hold of an owner, whose other key lasts as long as the hold may. Returns whether it is there.
+-- Returns what the strings of all read holds begin with, of an owner's.
+local function tag_of(own, owner) return string.sub(own, 1, -#(':' .. owner .. ':rwlock_timeout:1') - 1) end
+
+-- Renews the read hold of an owner, whose other key lasts as long as the hold may. Returns whether it is there. The hash
+-- then lasts for as long as any read hold, also one of Java's that a renewal in Java has cut short.
 local function renew_reader(keys, owner, ttl)
   local lock, own = keys.lock, keys.other
   if call('EXISTS', own) == 0 or not mode(lock) or call('HEXISTS', lock, owner) == 0 then return false end
   call('PEXPIRE', own, ttl)
-  extend(lock, tonumber(ttl))
+  extend(lock, math.max(tonumber(ttl), longest(lock, tag_of(own, owner))))
   return true
 end
 
@@ -56,7 +60,7 @@ local function release_reader(keys, owner, publish)
   local prefix = string.sub(own, 1, -2)
   for k = 1, math.min(times, MOST) do call('DEL', prefix .. k) end
   call('HDEL', lock, owner)
-  local rest = longest(lock, string.sub(own, 1, #own - #(':' .. owner .. ':rwlock_timeout:1')))
+  local rest = longest(lock, tag_of(own, owner))
   if rest > 0 then
     call('PEXPIRE', lock, text(rest))
   elseif m == 'read' then
