@@ -109,47 +109,6 @@ type Layout string
 // another has written.
 const SetNX Layout = "setnx"
 
-// Redisson is that of Redisson, a client library of Java: programs in Go and in Java share locks, with each
-// other's keys, channels and messages, of Redisson 3.52 and 4.7. docs/from-redisson.md says what is what there.
-//
-// A mutex is what [RedissonKind] says. Only a client whose mutexes are RLocks has read-write locks
-// (RReadWriteLock), also with Downgrade, and semaphores (RPermitExpirableSemaphore). RSemaphore and RCountDownLatch,
-// which nobody holds, are in package redislock/redisson.
-//
-// The keys of locks are their names, and do not begin with the prefix: names that do are refused. Waiters hear of
-// releases by Redisson's channels if Dial has made the Conn to one server, and poll each half to whole second beside
-// that; else they poll each 50 to 100 ms. Only a fair lock has a queue, and only a fenced one tokens; for the others
-// Inspect shows a number by which Break names one hold, also one of Java's. There are no notes, lock-delays and
-// minimum holds. Of a mutex, a read-write lock and a semaphore of one name only one can be in use: the others get
-// driver.ErrMismatch, where Redisson grants several.
-//
-// A hold of a read-write lock is renewed each ten seconds at least, whatever its TTL, because a renewal in Java may
-// shorten it to Redisson's lockWatchdogTimeout: see the driver's Guarantees.
-//
-// An ACL user needs all names as keys, the channels redisson_*, the keys that begin with the prefix, and the
-// commands type, exists, hset, hget, hdel, hlen, hexists, hgetall, get, set, del, incrby, decrby, strlen,
-// pttl, pexpire, time, zadd, zrem, zscore, zcard, zcount, zrange, zrangebyscore, lrange and eval, evalsha, scan,
-// subscribe, unsubscribe and publish; for fair locks also lindex, lpop, lpush, llen, lpos, rpush and lrem, for
-// fenced ones incr. holdfast doctor names what is missing.
-const Redisson Layout = "redisson"
-
-// RedissonKind is what a mutex is in the layout Redisson. All programs that use a name should have the same.
-type RedissonKind string
-
-// The kinds.
-const (
-	// RedissonLock is an RLock.
-	RedissonLock RedissonKind = "lock"
-	// RedissonFair is an RFairLock: waiters in Go and in Java are served in the order in which they came. All programs
-	// in Go that use a name should have the same Options.Poll. The server needs the command LPOS, of Redis 6.0.6.
-	RedissonFair RedissonKind = "fair"
-	// RedissonFenced is an RFencedLock: tokens are the numbers of Redisson's counter. Its key has no end, so the server
-	// keeps one for each name that was ever locked.
-	RedissonFenced RedissonKind = "fenced"
-	// RedissonSpin is an RSpinLock: waiters poll after pauses of up to 128 ms.
-	RedissonSpin RedissonKind = "spin"
-)
-
 // maxPrefix is the length of the longest prefix, in bytes.
 const maxPrefix = 128
 

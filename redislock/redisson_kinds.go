@@ -9,6 +9,67 @@ import (
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
 
+// Redisson is that of Redisson, a client library of Java: programs in Go and in Java share locks, with each
+// other's keys, channels and messages, of Redisson 3.52 and 4.7. docs/from-redisson.md says what is what there.
+//
+// These are the same, with these keys for the name N:
+//
+//	Redisson                   Go                              keys
+//	RLock, non-reentrant       Mutex, hf.redisson=lock         hash N, channel redisson_lock__channel:{N}
+//	RFairLock                  Mutex, hf.redisson=fair         hash N, list redisson_lock_queue:{N},
+//	                                                           sorted set redisson_lock_timeout:{N},
+//	                                                           channel redisson_lock__channel:{N}:OWNER
+//	RFencedLock                Mutex, hf.redisson=fenced       as RLock, counter redisson_lock_token:{N}
+//	RSpinLock                  Mutex, hf.redisson=spin         hash N
+//	RReadWriteLock             RWMutex, Lease.Downgrade        hash N with mode, channel redisson_rwlock:{N},
+//	                                                           string {N}:OWNER:rwlock_timeout:1 of a reader
+//	RMultiLock                 holdfast.All                    those of each lock
+//	RedissonRedLock            redlock://…?hf.layout=redisson  hash N on each master
+//	RPermitExpirableSemaphore  Client.Semaphore                string N, sorted set {N}:timeout,
+//	                                                           channel redisson_sc:{N}
+//	RSemaphore                 package redislock/redisson      string N, channel redisson_sc:{N}
+//	RCountDownLatch            package redislock/redisson      string N, channel
+//	                                                           redisson_countdownlatch__channel__{N}
+//
+// A name that has a { is not put into braces, but for the channel of a latch. An owner is a UUID and a number, as
+// Redisson's are. The hash says 1 however often a lease is entered again (Lease.Reenter, Options.Reentrant), which the
+// process counts. A client has one kind of mutex, because an RLock and an RFairLock have the same hash; only one whose
+// mutexes are RLocks has read-write locks and semaphores.
+//
+// The keys of locks are their names, and do not begin with the prefix: names that do are refused. Waiters hear of
+// releases by Redisson's channels if Dial has made the Conn to one server, and poll each half to whole second beside
+// that; else they poll each 50 to 100 ms. Only a fair lock has a queue, and only a fenced one tokens; for the others
+// Inspect shows a number by which Break names one hold, also one of Java's. There are no notes, lock-delays and
+// minimum holds. Of a mutex, a read-write lock and a semaphore of one name only one can be in use: the others get
+// driver.ErrMismatch, where Redisson grants several.
+//
+// A hold of a read-write lock is renewed each ten seconds at least, whatever its TTL, because a renewal in Java may
+// shorten it to Redisson's lockWatchdogTimeout: see the driver's Guarantees.
+//
+// An ACL user needs all names as keys, the channels redisson_*, the keys that begin with the prefix, and the
+// commands type, exists, hset, hget, hdel, hlen, hexists, hgetall, get, set, del, incrby, decrby, strlen,
+// pttl, pexpire, time, zadd, zrem, zscore, zcard, zcount, zrange, zrangebyscore, lrange and eval, evalsha, scan,
+// subscribe, unsubscribe and publish; for fair locks also lindex, lpop, lpush, llen, lpos, rpush and lrem, for
+// fenced ones incr. holdfast doctor names what is missing.
+const Redisson Layout = "redisson"
+
+// RedissonKind is what a mutex is in the layout Redisson. All programs that use a name should have the same.
+type RedissonKind string
+
+// The kinds.
+const (
+	// RedissonLock is an RLock.
+	RedissonLock RedissonKind = "lock"
+	// RedissonFair is an RFairLock: waiters in Go and in Java are served in the order in which they came. All programs
+	// in Go that use a name should have the same Options.Poll. The server needs the command LPOS, of Redis 6.0.6.
+	RedissonFair RedissonKind = "fair"
+	// RedissonFenced is an RFencedLock: tokens are the numbers of Redisson's counter. Its key has no end, so the server
+	// keeps one for each name that was ever locked.
+	RedissonFenced RedissonKind = "fenced"
+	// RedissonSpin is an RSpinLock: waiters poll after pauses of up to 128 ms.
+	RedissonSpin RedissonKind = "spin"
+)
+
 // way is how one kind of hold is on the wire: its scripts, and what they need beside the name.
 type way struct {
 	take, renew, release *script

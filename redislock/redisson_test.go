@@ -1,12 +1,14 @@
 package redislock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
@@ -232,21 +234,80 @@ func TestRedissonKinds(t *testing.T) {
 	}
 }
 
-// TestRedissonUnsupported: what the wire cannot carry is refused, and nothing is sent.
+// TestRedissonUnsupported: what the wire cannot carry is refused, and nothing is sent: neither of requests, nor in a cluster
+// of names that Redisson handles wrongly there.
 func TestRedissonUnsupported(t *testing.T) {
 	r := newRedissonTest(t)
+	others := map[RedissonKind]driver.Driver{}
+	for _, kind := range []RedissonKind{RedissonFair, RedissonFenced, RedissonSpin} {
+		d, err := New(t.Context(), dialResp(t, r.server.Addr), &Options{Layout: Redisson, Redisson: kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		others[kind] = d
+	}
 	sent := func() any {
 		return r.do("EVAL", "return redis.call('INFO', 'commandstats'):match('cmdstat_evalsha:calls=(%d+)')", "0")
 	}
 	before := sent()
-	for _, req := range []driver.Request{mutex(time.Minute), reader(time.Minute), writing(time.Minute), permits(2, 1, time.Minute)} {
+	all := []driver.Request{mutex(time.Minute), reader(time.Minute), writing(time.Minute), permits(2, 1, time.Minute)}
+	for _, req := range all {
 		req.MinHold = time.Second
 		r.refuses(req, driver.ErrUnsupported)
 		req.MinHold, req.LockDelay = 0, time.Second
 		r.refuses(req, driver.ErrUnsupported)
+		req.LockDelay = 0
+		for kind, d := range others {
+			if req == all[0] {
+				break // a mutex they have
+			}
+			if _, err := d.Try(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
+				t.Errorf("%v of a client whose mutexes are %s: %v", req.Mode, kind, err)
+			}
+		}
+	}
+	r.cluster = true
+	for _, name := range []string{"a{}b", "a{b", "a}b{c}", "a}b"} {
+		for _, req := range all {
+			req.Name = name
+			r.refuses(req, driver.ErrUnsupported)
+			if err := r.Renew(t.Context(), []driver.Grant{{Request: req}})[0].Err; !errors.Is(err, driver.ErrUnsupported) {
+				t.Errorf("Renew of %q returned %v", name, err)
+			}
+		}
 	}
 	if after := sent(); after != before {
 		t.Errorf("scripts were run: %v, %v before", after, before)
+	}
+	r.empty()
+}
+
+// TestRedissonReenters: the hash says 1, however often a lease is entered again: the process counts.
+func TestRedissonReenters(t *testing.T) {
+	r := newRedissonTest(t)
+	locks, err := holdfast.Open(t.Context(), "redis://"+r.server.Addr+"?hf.layout=redisson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	once := func(when string) {
+		t.Helper()
+		if fields := r.do("HVALS", "n"); fmt.Sprint(fields) != "[1]" {
+			t.Errorf("%s the hash has %v", when, fields)
+		}
+	}
+	lock := locks.Mutex("n", &holdfast.Options{Reentrant: true})
+	err = lock.Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) error {
+		inner, err := lock.Acquire(ctx)
+		again, err2 := lease.Reenter()
+		once("entered three times,")
+		err = errors.Join(err, err2, again.Release(), inner.Release())
+		once("entered once,")
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	r.empty()
 }

@@ -234,6 +234,14 @@ func TestSemaphoreInCluster(t *testing.T) {
 	if told := servers.Master("n").Ask("INFO", "commandstats"); !strings.Contains(told, "cmdstat_spublish") {
 		t.Errorf("the master of the name has carried out %q", told)
 	}
+	for _, server := range servers.Servers { // as of a version without sharded channels
+		server.Ask("ACL", "SETUSER", "default", "-pubsub|shardnumsub")
+	}
+	old, err := New(t.Context(), conn)
+	if err != nil || old.publish != "PUBLISH" {
+		t.Fatalf("where SHARDNUMSUB is refused: %v, %v", old, err)
+	}
+	defer old.Close()
 	for name, good := range map[string]bool{"a{}b": false, "{}a{b}": false, "a}b{c}": false, "a}b": false, "{a}b": true} {
 		if _, err := c.Semaphore(name); (err == nil) != good {
 			t.Errorf("the name %q: %v", name, err)
