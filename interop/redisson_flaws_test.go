@@ -33,6 +33,7 @@ func TestRedissonFlaws(t *testing.T) {
 			"deleted latch": (*flaw).deletedLatch,
 			"lost message":  (*flaw).lostMessage, "braces in a cluster": (*flaw).bracesInCluster,
 			"head of the line": (*flaw).headOfLine, "upgrade": (*flaw).upgrade, "try waits": (*flaw).tryWaits,
+			"TTL of a reader in Go": (*flaw).readersRenewal, "evicted": (*flaw).evicted, "release of none": (*flaw).releaseOfNone,
 		} {
 			t.Run(version+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -282,6 +283,62 @@ func (f *flaw) readersTTL(name string) {
 	f.quiet(java, 0)
 	f.fails(java, "IllegalMonitorStateException", "end r")
 	holdfast.do("ok", "end w")
+}
+
+// readersRenewal: a reader in Go whose hold lasts for longer than Redisson's watchdog renews within it, so no writer is
+// let in when a reader in Java has renewed, and died.
+func (f *flaw) readersRenewal(name string) {
+	_, writer := f.both()
+	holdfast := f.holdfast.open(f, f.servers, 4*watchdog)
+	holdfast.do("held", "lock r read %s 0", name)
+	died := f.another()
+	died.open(f, f.servers, watchdog).do("held", "lock r read %s 0", name)
+	until := func(what string, reached func(ttl int) bool) {
+		f.Helper()
+		for end := time.Now().Add(patience); !reached(f.pttl(name)); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				f.Fatal(what, " does not renew")
+			}
+		}
+	}
+	mostOfJava := int(watchdog.Milliseconds())
+	until("Redisson", func(ttl int) bool { return ttl <= mostOfJava })
+	died.kill()
+	until("Holdfast", func(ttl int) bool { return ttl > mostOfJava || ttl < 0 })
+	writer.do("busy", "lock w write %s 0", name)
+	holdfast.do("ok", "end r")
+}
+
+// evicted: a waiter of a fair lock that waits for longer than its place lasts loses the place to whoever comes next.
+func (f *flaw) evicted(name string) {
+	first := f.java.open(f, f.servers, brief, 500)
+	next, _ := f.both()
+	holder := f.holdfast.open(f, f.servers, brief) // the place lasts for so much longer
+	holder.do("held", "lock h fair %s 0", name)
+	first.tell("lock h fair %s -1", name)
+	f.queued(holder, name, 2)
+	f.queued(holder, name, 1) // its place has ended
+	next.tell("lock h fair %s -1", name)
+	f.queued(holder, name, 2)
+	holder.do("ok", "end h")
+	next.expect("held")
+	first.silent()
+	next.do("ok", "end h")
+	first.expect("held")
+}
+
+// releaseOfNone: a release of permits of a semaphore that was deleted makes one of as many.
+func (f *flaw) releaseOfNone(name string) {
+	java, holdfast := f.both()
+	for _, s := range []*service{java, holdfast} {
+		s.do("held", "lock h counted:3:2 %s 0", name)
+		f.server.Ask("DEL", name)
+	}
+	f.fails(holdfast, "no semaphore", "end h")
+	java.do("ok", "end h")
+	if free := f.server.Ask("GET", name); free != "2" {
+		f.Errorf("%q permits are free", free)
+	}
 }
 
 // deadReader: in 3.52 the renewals of one reader keep the hold of another that has died; 4.7 has mended it.
