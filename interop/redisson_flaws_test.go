@@ -289,7 +289,7 @@ func (f *flaw) readersTTL(name string) {
 // let in when a reader in Java has renewed, and died.
 func (f *flaw) readersRenewal(name string) {
 	_, writer := f.both()
-	holdfast := f.holdfast.open(f, f.servers, 4*watchdog)
+	holdfast := f.holdfast.open(f, f.servers, 6*watchdog)
 	holdfast.do("held", "lock r read %s 0", name)
 	died := f.another()
 	died.open(f, f.servers, watchdog).do("held", "lock r read %s 0", name)
