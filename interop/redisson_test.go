@@ -127,7 +127,7 @@ func TestRedissonWakes(t *testing.T) {
 		java := startRedisson(t, version)
 		for _, on := range servers {
 			c := newTogether(t, on.servers, version+"/", java, holdfast)
-			for _, kind := range []string{"mutex", "fair", "fenced", "write", "semaphore:1:1", "counted:1:1"} {
+			for _, kind := range []string{"mutex", "fair", "fenced", "write", "read", "semaphore:1:1", "counted:1:1", "latch"} {
 				c.directions(func(a, b *service) { c.handsOver(a, b, on.what, kind) })
 			}
 		}
@@ -140,14 +140,24 @@ func (c *together) handsOver(a, b *service, deployment, kind string) {
 	const soon = 100 * time.Millisecond
 	var took []time.Duration
 	name := c.root + "hand-over/" + strings.ReplaceAll(kind, ":", "-")
+	has, holds := "held", "lock h "+strings.Replace(kind, "read", "write", 1)+" "+name+" 0"
+	waits, ends := "lock h "+kind+" "+name+" -1", "end h"
+	if kind == "latch" {
+		has, holds = "ok", "countdown create "+name+" 1"
+		waits, ends = fmt.Sprintf("countdown await %s %d", name, watchdog.Milliseconds()), "countdown down "+name
+	}
 	for range 9 {
-		a.do("held", "lock h %s %s 0", kind, name)
-		c.waits(b, "h "+kind+" "+name)
+		a.do(has, "%s", holds)
+		b.tell("%s", waits)
+		time.Sleep(50 * time.Millisecond) // mostly it waits then
+		b.silent()
 		begin := time.Now()
-		a.do("ok", "end h")
-		b.expect("held")
+		a.do("ok", "%s", ends)
+		b.expect(has)
 		took = append(took, time.Since(begin))
-		b.do("ok", "end h")
+		if kind != "latch" {
+			b.do("ok", "end h")
+		}
 	}
 	slices.Sort(took)
 	if median := took[len(took)/2]; median > soon {
