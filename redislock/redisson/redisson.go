@@ -18,9 +18,9 @@
 //
 // A server that fails over forgets what its replicas have not been sent, and nothing here waits for them.
 //
-// A user needs the commands EVAL, EVALSHA, GET, SET, INCRBY, DECRBY, DECR, DEL, SUBSCRIBE, UNSUBSCRIBE and PUBLISH,
-// in a cluster SPUBLISH and PUBSUB|SHARDNUMSUB in place of the last three, for the names and for the channels
-// redisson_sc:* and redisson_countdownlatch__channel__*.
+// A user needs the commands EVAL, EVALSHA, EXISTS, GET, SET, INCRBY, DECRBY, DECR, DEL, SUBSCRIBE, UNSUBSCRIBE and
+// PUBLISH, in a cluster SPUBLISH and PUBSUB|SHARDNUMSUB in place of the last three, for the names N, for {N}:timeout of
+// semaphores, and for the channels redisson_sc:* and redisson_countdownlatch__channel__*.
 package redisson
 
 import (
@@ -43,7 +43,7 @@ var (
 	// ErrUncertain: the server has not answered, so the request may or may not have been carried out. It is
 	// not sent again, because it would count twice.
 	ErrUncertain = driver.ErrUncertain
-	// ErrMismatch: the key of that name is something else, a lock for instance.
+	// ErrMismatch: the key of that name is something else, a lock for instance, or of a semaphore permits with leases.
 	ErrMismatch = driver.ErrMismatch
 	// ErrNoSemaphore: nobody has said how many permits there are, or the semaphore was deleted or has expired.
 	ErrNoSemaphore = errors.New("there is no semaphore of that name")
@@ -112,13 +112,13 @@ func (c *Client) goes(f func()) error {
 	return nil
 }
 
-// check returns an error for a name that cannot be used with its channel.
-func (c *Client) check(name, channel string) error {
+// check returns an error for a name that cannot be used with its channel, and its other keys.
+func (c *Client) check(name string, others ...string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
 	if c.cluster {
-		return rules.CheckSlots(name, channel)
+		return rules.CheckSlots(name, others...)
 	}
 	return nil
 }

@@ -19,13 +19,14 @@ import (
 type Semaphore struct {
 	c             *Client
 	name, channel string
+	leases        string // the key of an RPermitExpirableSemaphore of that name
 }
 
 // Semaphore returns the semaphore of a name, and asks no server. Names are those of locks, without a prefix.
 // In a cluster it refuses names that Redisson handles wrongly there: some of those with braces.
 func (c *Client) Semaphore(name string) (*Semaphore, error) {
-	s := &Semaphore{c, name, rules.SemaphoreChannel(name)}
-	if err := c.check(name, s.channel); err != nil {
+	s := &Semaphore{c, name, rules.SemaphoreChannel(name), rules.PermitTimeouts(name)}
+	if err := c.check(name, s.channel, s.leases); err != nil {
 		return nil, failed("semaphore", name, err)
 	}
 	return s, nil
@@ -71,7 +72,7 @@ func (s *Semaphore) acquire(ctx context.Context, permits int) (bool, error) {
 		return false, err
 	}
 	text := strconv.Itoa(permits)
-	value, err := s.c.send(ctx, s.c.run(acquireScript, []string{s.name}, text), func(after context.Context, r redislock.Reply) {
+	value, err := s.c.send(ctx, s.c.run(acquireScript, s.keys(), text), func(after context.Context, r redislock.Reply) {
 		if r.Value == int64(1) {
 			s.c.run(releaseScript, []string{s.name, s.channel}, text, s.c.publish)(after)
 		}
@@ -117,8 +118,10 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	return n, failed("available", s.name, err)
 }
 
+func (s *Semaphore) keys() []string { return []string{s.name, s.channel, s.leases} }
+
 func (s *Semaphore) run(ctx context.Context, operation string, by *wire.Script, args ...string) (int, error) {
-	value, err := s.c.send(ctx, s.c.run(by, []string{s.name, s.channel}, args...), nil)
+	value, err := s.c.send(ctx, s.c.run(by, s.keys(), args...), nil)
 	if err != nil {
 		return 0, failed(operation, s.name, err)
 	}

@@ -91,6 +91,22 @@ func TestOtherKinds(t *testing.T) {
 	}
 }
 
+// TestPermitsWithLeases: the name is that of an RPermitExpirableSemaphore, whose string is a number, too.
+func TestPermitsWithLeases(t *testing.T) {
+	w := newWorld(t)
+	ctx, s := t.Context(), w.created(3)
+	w.do("ZADD", "{n}:timeout", "922337203685477", "sixteen bytes...")
+	_, err1 := s.Create(ctx, 1, 0)
+	_, err2 := s.TryAcquire(ctx, 1)
+	_, err3 := s.Drain(ctx)
+	for _, err := range []error{err1, err2, err3, s.Acquire(ctx, 1), s.Release(ctx, 1), s.Add(ctx, 1)} {
+		if !errors.Is(err, ErrMismatch) {
+			t.Errorf("%v, not ErrMismatch", err)
+		}
+	}
+	w.is("3")
+}
+
 // TestNumbers: no request is sent for what is out of range.
 func TestNumbers(t *testing.T) {
 	w := newWorld(t)
