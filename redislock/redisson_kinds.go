@@ -24,7 +24,7 @@ import (
 //	RReadWriteLock             RWMutex, Lease.Downgrade        hash N with mode, channel redisson_rwlock:{N},
 //	                                                           string {N}:OWNER:rwlock_timeout:1 of a reader
 //	RMultiLock                 holdfast.All                    those of each lock
-//	RedissonRedLock            redlock://…?hf.layout=redisson  hash N on each master
+//	RedissonRedLock            redlock://…?hf.layout=redisson&hf.durable=yes, hash N on each master
 //	RPermitExpirableSemaphore  Client.Semaphore                string N, sorted set {N}:timeout,
 //	                                                           channel redisson_sc:{N}
 //	RSemaphore                 package redislock/redisson      string N, channel redisson_sc:{N}
