@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the gate (scripts/test) and the soak (scripts/soak) share. It is sourced.
 # shellcheck shell=bash
 

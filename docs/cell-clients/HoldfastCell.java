@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import com.google.gson.Gson;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small client of Holdfast's cell: a session, and locks. It needs Node.js 20 and nothing else.
 //
 //   const session = await Session.open(["http://a:7433", "http://b:7433", "http://c:7433"]);

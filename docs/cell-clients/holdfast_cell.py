@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small client of Holdfast's cell: a session, and locks. It needs Python's standard library only.
 
     with Session(["http://a:7433", "http://b:7433", "http://c:7433"]) as session:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,6 +46,18 @@ func TestMachineNames(t *testing.T) {
 	expect(t, machineNames("a.md", strings.Join(bad, "\n")),
 		"a.md:1: ", "a.md:2: ", "a.md:3: ", "a.md:4: ", "a.md:5: ", "a.md:6: ", "a.md:7: ", "a.md:8: ")
 	expect(t, machineNames("a.md", "net/work/x ~/work/x $HOME/work/x ./root/x ${dir}/work/x framework/root"))
+}
+
+// TestLicenceLines: what is copied by itself says its licence. JSON has no comments.
+func TestLicenceLines(t *testing.T) {
+	alone := regexp.MustCompile(`^(scripts|packaging|\.ci|\.github|docs/cell-clients)/`)
+	var found []string
+	for name, text := range theRepo(t).texts {
+		if alone.MatchString(name) && path.Ext(name) != ".json" && !strings.Contains(text, "SPDX-License-Identifier: Apache-2.0\n") {
+			found = append(found, name)
+		}
+	}
+	report(t, "scripts, packaging, workflows and the clients of the cell have a line SPDX-License-Identifier", found)
 }
 
 // skipper is the only package that may skip tests, because it reads HOLDFAST_REQUIRE.
