@@ -55,7 +55,7 @@ func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 	var peers []string
 	for i := range max(1, o.Members) {
 		name := "m" + strconv.Itoa(i)
-		m := &CellMember{Name: name, Data: filepath.Join(dir, name), process: &process{t: t, ready: "cell://", Addr: freeAddrs(t, 1)[0]}}
+		m := &CellMember{Name: name, Data: filepath.Join(dir, name), process: &process{t: t, ready: "cell://", Addr: FreeAddrs(t, 1)[0]}}
 		m.args = append([]string{
 			program, "serve", "--name", name, "--data", m.Data, "--listen", m.Addr, "--log", "warn",
 		}, o.Args...)
@@ -73,7 +73,7 @@ func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 			m.args = append(m.args, "--election", o.Election.String(), "--heartbeat", (o.Election / 10).String())
 		}
 		if o.Members > 1 {
-			peer := freeAddrs(t, 1)[0]
+			peer := FreeAddrs(t, 1)[0]
 			m.args = append(m.args, "--peer-listen", peer)
 			if o.Between {
 				m.Peers = chaos.StartProxy(t, peer)

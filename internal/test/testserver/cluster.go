@@ -38,7 +38,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	}
 	var bus []string // the ports by which the servers reach each other
 	for i := range n {
-		bus = append(bus, portOf(freeAddrs(t, 1)[0]))
+		bus = append(bus, portOf(FreeAddrs(t, 1)[0]))
 		args := append([]string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", bus[i],
 			"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",

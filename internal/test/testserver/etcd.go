@@ -51,7 +51,7 @@ func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 	}
 	var cluster []string
 	for i := range max(1, o.Members) {
-		name, own := "m"+strconv.Itoa(i), freeAddrs(t, 2)
+		name, own := "m"+strconv.Itoa(i), FreeAddrs(t, 2)
 		m := &EtcdMember{process: &process{t: t, ready: "etcdmember serves", Addr: own[0]}}
 		t.Cleanup(m.Kill)
 		peer, advertised := own[1], own[1]

@@ -52,9 +52,9 @@ func prepare(t testing.TB, attr *syscall.SysProcAttr, args ...string) {
 	}
 }
 
-// freeAddrs returns addresses on the loopback interface, all of them different, on which no program
+// FreeAddrs returns addresses on the loopback interface, all of them different, on which no program
 // listened a moment ago.
-func freeAddrs(t testing.TB, n int) (addrs []string) {
+func FreeAddrs(t testing.TB, n int) (addrs []string) {
 	t.Helper()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

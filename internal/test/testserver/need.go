@@ -41,7 +41,7 @@ func Need(t testing.TB, program, debianPackage string) string {
 	path := find(program)
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
 	switch debianPackage {
-	case mysqlPackage, valkeyPackage, zooKeeperPackage, peersPackage:
+	case mysqlPackage, valkeyPackage, zooKeeperPackage, peersPackage, lintersPackage:
 		hint = program + " is not installed: run scripts/install-servers"
 	}
 	unless(t, path != "", store, hint)
@@ -84,6 +84,18 @@ func NeedPeers(t testing.TB) string {
 	t.Helper()
 	Need(t, filepath.Join(peersDir, "python", "bin", "python3"), peersPackage)
 	return peersDir
+}
+
+// lintersPackage is the name in packages.txt of what scripts/install-linters installs.
+const lintersPackage = "linters-1"
+
+// NeedLinter returns the path of a program that scripts/install-linters installs: hadolint,
+// kubernetes-validate, reuse, or their python3. If it is missing, NeedLinter ends the test as [Need] does.
+func NeedLinter(t testing.TB, program string) string {
+	t.Helper()
+	dir := "/usr/local/lib/holdfast-" + lintersPackage
+	Need(t, filepath.Join(dir, "complete"), lintersPackage)
+	return filepath.Join(dir, "bin", program)
 }
 
 // find looks for a file by its whole path, or for a program on PATH and then beside it, in the last

@@ -107,7 +107,7 @@ func (p *process) serve(args func(port string) []string) {
 	p.t.Helper()
 	p.t.Cleanup(p.Kill)
 	p.Addr = started(p.t, "a server", func() (string, error) {
-		addr := freeAddrs(p.t, 1)[0]
+		addr := FreeAddrs(p.t, 1)[0]
 		p.args = args(portOf(addr))
 		return addr, p.start()
 	})

@@ -134,7 +134,7 @@ func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *Zo
 	t.Helper()
 	n := max(1, o.Members)
 	const each = 4
-	addrs := freeAddrs(t, n*each)
+	addrs := FreeAddrs(t, n*each)
 	z := &ZooKeeper{t: t, mute: o.NoLeaderClients && n > 1, links: map[[2]int][]*chaos.Proxy{}}
 	var servers []string
 	for i := range n {
