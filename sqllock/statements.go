@@ -163,7 +163,7 @@ const (
 	stopPostgres = "SELECT set_config('idle_in_transaction_session_timeout', '1000', true)," +
 		" set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
 	stopMySQL     = "SET @holdfast = @@SESSION.wait_timeout, SESSION wait_timeout = 1"
-	lockMySQL     = "SELECT version INTO @holdfast_version FROM {locks} WHERE name = $1 FOR UPDATE"
+	lockText      = "SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE"
 	restoreMySQL  = "SET SESSION wait_timeout = COALESCE(@holdfast, @@SESSION.wait_timeout)"
 	beginPostgres = "BEGIN ISOLATION LEVEL READ COMMITTED"
 )
@@ -177,10 +177,7 @@ var (
 	beginTexts   = map[Dialect][]string{
 		Postgres: {beginPostgres, stopPostgres}, MySQL: {stopMySQL, "BEGIN"}, SQLite: {"BEGIN IMMEDIATE"},
 	}
-	lockTexts = map[Dialect][]string{
-		Postgres: {"SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE"},
-		MySQL:    {lockMySQL},
-	}
+	lockTexts     = map[Dialect][]string{Postgres: {lockText}, MySQL: {lockText}}
 	commitTexts   = map[Dialect][]string{Postgres: {"COMMIT"}, MySQL: {commitMySQL, restoreMySQL}, SQLite: {"COMMIT"}}
 	rollbackTexts = map[Dialect][]string{Postgres: {"ROLLBACK"}, MySQL: {rollbackMySQL, restoreMySQL}, SQLite: {"ROLLBACK"}}
 	joinTexts     = map[Dialect][]string{

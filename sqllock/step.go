@@ -179,13 +179,19 @@ func (c *client) step(ctx context.Context, conn *sql.Conn, name string, l look, 
 }
 
 // lockAndDecide begins a transaction that has the name to itself, reads it and lets f decide. It reads more and
-// more of the queue if f needs that.
+// more of the queue if f needs that. A row that is read and was not there to be locked is another client's, too (P1).
 func (c *client) lockAndDecide(ctx context.Context, conn *sql.Conn, name string, l look, f func(*change)) (*change, error) {
-	before := append(c.statements.all(beginTexts), c.statements.all(lockTexts, name)...)
+	before, locked := append(c.statements.all(beginTexts), c.statements.all(lockTexts, name)...), c.dialect == SQLite
+	if !locked {
+		before[len(before)-1].Each = func(func(...any) error) error { locked = true; return nil }
+	}
 	for {
 		s, err := c.read(ctx, conn, name, l, before...)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case s.version != 0 && !locked:
+			return nil, errChanged
 		}
 		if a, err := c.decide(name, s, f); a != nil || err != nil {
 			return a, err

@@ -1,12 +1,15 @@
 package mysqlconn
 
 import (
+	"context"
+	"database/sql"
 	"strings"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/sqltest"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
 )
 
 // TestSettings: what a server, a database or a URL may set for its sessions.
@@ -47,7 +50,14 @@ func TestBesideStep(t *testing.T) {
 		db := openDB(t, server, "?multiStatements=true&"+isolationIn(t)+"=%27READ-COMMITTED%27")
 		d, err := New(t.Context(), db, nil)
 		must(t, err)
-		defer d.Close()
 		sqltest.BesideStep(t, d, db)
+
+		sqltest.NewRow(t, together, func(split func(context.Context, *sql.Conn, []sqllock.Statement) error) driver.Driver {
+			library := library
+			library.Learn, library.Together = nil, split
+			d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, nil)
+			must(t, err)
+			return d
+		}, d)
 	})
 }

@@ -1,10 +1,13 @@
 package pgconn
 
 import (
+	"context"
+	"database/sql"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/sqltest"
+	"github.com/holdfastlock/holdfast/sqllock"
 )
 
 // TestSettings: what a role, a database or a URL may set for its sessions.
@@ -29,6 +32,13 @@ func TestBesideStep(t *testing.T) {
 	db := openDB(t, shared(t))
 	d, err := New(t.Context(), db, nil)
 	must(t, err)
-	defer d.Close()
 	sqltest.BesideStep(t, d, db)
+
+	sqltest.NewRow(t, together, func(split func(context.Context, *sql.Conn, []sqllock.Statement) error) driver.Driver {
+		library := libraryFor(asPool(db))
+		library.Together = split
+		d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, nil)
+		must(t, err)
+		return d
+	}, d)
 }

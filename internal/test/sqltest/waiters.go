@@ -191,3 +191,40 @@ func (s *Stall) Test(t *testing.T, stalls, other driver.Driver) {
 	}
 	must(t, stalls.Close(), other.Close())
 }
+
+// NewRow lets other clients come into a step that has found no row to lock: one makes the row before the step reads it, and
+// one takes a hold before the step writes. All three must have their holds (P1). Open opens the client of the step.
+func NewRow(t *testing.T, inner together, open func(together) driver.Driver, other driver.Driver) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var grants []driver.Grant
+	try := func(d driver.Driver, owner string) {
+		g, err := d.Try(ctx, driver.Request{Name: "new row", Owner: owner, Mode: driver.Shared, TTL: 30 * time.Second})
+		if grants = append(grants, g); err != nil && !errors.Is(err, driver.ErrUncertain) { // this machine stood still, and the server ended the step
+			t.Errorf("P1: a reader beside others: %v", err)
+		}
+	}
+	d := open(func(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
+		last := len(statements) - 1
+		if statements[last].Each == nil || len(grants) > 0 {
+			return inner(ctx, conn, statements)
+		}
+		err := inner(ctx, conn, statements[:last])
+		try(other, "the second")
+		if err == nil {
+			err = inner(ctx, conn, statements[last:])
+		}
+		try(other, "the third")
+		return err
+	})
+	try(d, "the first")
+	for _, g := range grants {
+		if err := other.Renew(ctx, []driver.Grant{g})[0].Err; err != nil && g.Token != 0 {
+			t.Errorf("P1: the hold of %s is gone: %v", g.Owner, err)
+		}
+	}
+	must(t, d.Close(), other.Close())
+}
+
+type together = func(context.Context, *sql.Conn, []sqllock.Statement) error
