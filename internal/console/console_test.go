@@ -51,36 +51,18 @@ func newWorld(t *testing.T, token string, edit func(*Store)) *world {
 
 // hold holds a name until the test ends.
 func (w *world) hold(name, note string) *holdfast.Lease {
-	w.t.Helper()
-	lease, err := w.locks.Mutex(name, &holdfast.Options{Note: note}).Acquire(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return lease
+	return must(w.locks.Mutex(name, &holdfast.Options{Note: note}).Acquire(w.t.Context()))
 }
 
 // do makes a request, and returns the answer's status, text and header.
 func (w *world) do(r *http.Request) (int, string, http.Header) {
-	w.t.Helper()
-	resp, err := w.browser.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	resp := must(w.browser.Do(r))
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return resp.StatusCode, string(text), resp.Header
+	return resp.StatusCode, string(must(io.ReadAll(resp.Body))), resp.Header
 }
 
 func (w *world) get(path string) (int, string, http.Header) {
-	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), "GET", w.site.URL+path, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return w.do(r)
+	return w.do(must(http.NewRequestWithContext(w.t.Context(), "GET", w.site.URL+path, nil)))
 }
 
 // shows expects texts on a page, and others not.
@@ -118,11 +100,7 @@ func (w *world) await(path, text string) string {
 
 // post sends a form as a page of an origin does.
 func (w *world) post(path, origin string, form url.Values) (int, string) {
-	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), "POST", w.site.URL+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	r := must(http.NewRequestWithContext(w.t.Context(), "POST", w.site.URL+path, strings.NewReader(form.Encode())))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Origin", origin)
 	status, page, _ := w.do(r)
