@@ -72,14 +72,16 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})
 	t.Run("a client stands still", func(t *testing.T) {
-		db, stall := openDB(t, server, "?interpolateParams=true&multiStatements=true"), sqltest.NewStall()
-		library := library
-		library.Learn, library.Together = nil, stall.Together(together)
-		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: "stall"})
-		must(t, err)
 		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: "stall"})
 		must(t, err)
-		stall.Test(t, stalls, other)
+		sqltest.Stall(t, together, func(stall func(context.Context, *sql.Conn, []sqllock.Statement) error) driver.Driver {
+			library := library
+			library.Learn, library.Together = nil, stall
+			db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
+			stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: "stall"})
+			must(t, err)
+			return stalls
+		}, other)
 	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.ManyAtOnce(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))

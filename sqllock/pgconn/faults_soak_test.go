@@ -73,14 +73,16 @@ func TestServer(t *testing.T) {
 		})
 	}
 	t.Run("a client stands still", func(t *testing.T) {
-		db, stall := openDB(t, server), sqltest.NewStall()
-		library := libraryFor(asPool(db))
-		library.Together = stall.Together(library.Together)
-		stalls, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "stall"})
-		must(t, err)
 		other, err := New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: "stall"})
 		must(t, err)
-		stall.Test(t, stalls, other)
+		sqltest.Stall(t, together, func(stall func(context.Context, *sql.Conn, []sqllock.Statement) error) driver.Driver {
+			db := openDB(t, server)
+			library := libraryFor(asPool(db))
+			library.Together = stall
+			stalls, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "stall"})
+			must(t, err)
+			return stalls
+		}, other)
 	})
 	connections := func() (n int) {
 		must(t, admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").Scan(&n))

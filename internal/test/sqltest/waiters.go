@@ -134,59 +134,44 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 	}
 }
 
-// Stall stops a client once, after it has locked a row.
-type Stall struct {
-	once   sync.Once
-	armed  atomic.Bool   // it may happen
-	locked chan struct{} // closed when it has
-	goOn   chan struct{}
-}
+type together = func(context.Context, *sql.Conn, []sqllock.Statement) error
 
-// NewStall returns a stall that has not happened yet.
-func NewStall() *Stall { return &Stall{locked: make(chan struct{}), goOn: make(chan struct{})} }
-
-// Together returns a library's Together by which a client stalls. The first of the two calls
-// for a row ends with reading it.
-func (s *Stall) Together(inner func(context.Context, *sql.Conn, []sqllock.Statement) error) func(context.Context, *sql.Conn, []sqllock.Statement) error {
-	return func(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
-		err := inner(ctx, conn, statements)
-		if err == nil && s.armed.Load() && statements[len(statements)-1].Each != nil {
-			s.once.Do(func() {
-				close(s.locked)
-				<-s.goOn
-			})
-		}
-		return err
-	}
-}
-
-// Test stops a client once it has locked a row. Another must get the row nevertheless (P7), and the one that stalled
-// must be able to go on later.
-func (s *Stall) Test(t *testing.T, stalls, other driver.Driver) {
+// Stall stops a client once it has locked a row. Another must get the row nevertheless (P7), and the one that stalled
+// must be able to go on later. Open opens that one.
+func Stall(t *testing.T, inner together, open func(together) driver.Driver, other driver.Driver) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	name := fmt.Sprintf("stall/%x", rand.Uint64())
+	var once sync.Once
+	var armed atomic.Bool
+	locked, goOn := make(chan struct{}), make(chan struct{})
+	stalls := open(func(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
+		err := inner(ctx, conn, statements)
+		if err == nil && armed.Load() && statements[len(statements)-1].Each != nil { // which reads the row
+			once.Do(func() { close(locked); <-goOn })
+		}
+		return err
+	})
 	read := func(d driver.Driver, owner string) error {
-		g, err := d.Try(ctx, driver.Request{Name: name, Owner: owner, Mode: driver.Shared, TTL: 30 * time.Second})
+		g, err := d.Try(ctx, driver.Request{Name: "stall", Owner: owner, Mode: driver.Shared, TTL: 30 * time.Second})
 		if err != nil {
 			return err
 		}
 		return d.Release(ctx, []driver.Grant{g})[0]
 	}
-	must(t, read(other, name+" the first")) // there is a row to lock
-	s.armed.Store(true)
+	must(t, read(other, "the first")) // there is a row to lock
+	armed.Store(true)
 	stopped := make(chan error, 1)
-	go func() { stopped <- read(stalls, name+" stalls") }()
-	<-s.locked
-	if err := read(other, name+" the other"); err != nil {
+	go func() { stopped <- read(stalls, "stalls") }()
+	<-locked
+	if err := read(other, "the other"); err != nil {
 		t.Errorf("P7: behind a client that stands still with a locked row: %v", err)
 	}
-	close(s.goOn)
+	close(goOn)
 	if err := <-stopped; err != nil && !errors.Is(err, driver.ErrUncertain) {
 		t.Errorf("P7: the client that stood still: %v", err)
 	}
-	if err := read(stalls, name+" again"); err != nil {
+	if err := read(stalls, "again"); err != nil {
 		t.Errorf("P7: a client that stood still cannot go on: %v", err)
 	}
 	must(t, stalls.Close(), other.Close())
@@ -226,5 +211,3 @@ func NewRow(t *testing.T, inner together, open func(together) driver.Driver, oth
 	}
 	must(t, d.Close(), other.Close())
 }
-
-type together = func(context.Context, *sql.Conn, []sqllock.Statement) error
