@@ -86,8 +86,9 @@ func New(c Config) (*Client, error) {
 	client := &Client{clock: cmp.Or(c.Clock, driver.HostClock), tls: c.TLS}
 	client.transport = &http.Transport{
 		Protocols: protocols, DialContext: client.dial, DialTLSContext: client.dial,
-		// A connection on which nothing comes for longer than a session of 30 s is parked is tried, and given up if that
-		// fails: so idle sessions cost no pings. Members need not remember the headers of calls, of which each would cost them memory.
+		// A connection on which nothing has come for longer than the call of a session of 30 s is parked is tried, and
+		// given up if that fails: so idle sessions cost no pings. Members need not remember the headers of calls, of
+		// which each would cost them memory.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin, MaxEncoderHeaderTableSize: noTable},
 	}
 	token := &bearer{client.transport, &c}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfastlock/holdfast/internal/console"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // Config is how a member runs. The zero value and a directory are right for a cell of one member for
@@ -105,7 +105,7 @@ func (c *Config) check() error {
 }
 
 func (c *Config) checkSelf() error {
-	allowed := console.Loopback(c.Listen) || c.Insecure
+	allowed := storeurl.Loopback(c.Listen) || c.Insecure
 	switch _, _, err := net.SplitHostPort(c.Listen); {
 	case c.Data == "":
 		return errors.New("the data directory is missing")
@@ -134,7 +134,7 @@ func (c *Config) knowsPrincipals() bool { return c.Principals != "" || c.TLS.CA 
 
 // local reports whether everybody is admitted because nobody comes from another host.
 func (c *Config) local() bool {
-	return console.Loopback(c.Listen) && !c.knowsPrincipals() && !c.Insecure
+	return storeurl.Loopback(c.Listen) && !c.knowsPrincipals() && !c.Insecure
 }
 
 const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
@@ -176,7 +176,7 @@ func (c *Config) checkPeers() error {
 		switch {
 		case (u.Scheme == "https") != tls:
 			return fmt.Errorf("members: %s: https and the peers' certificate belong together", text)
-		case u.Scheme == "http" && !console.Loopback(u.Hostname()):
+		case u.Scheme == "http" && !storeurl.Loopback(u.Hostname()):
 			return fmt.Errorf("members: %s: among several hosts members need certificates", text)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
-	"github.com/holdfastlock/holdfast/internal/console"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // sequencerHeader is the header of a call that is to be done only while a lock is held.
@@ -34,7 +34,7 @@ type gate struct {
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if g.local && !console.Loopback(r.Host) {
+	if g.local && !storeurl.Loopback(r.Host) {
 		// A browser on this host may show a page of evil.example, which has just become a name of this
 		// host. Without this check the page could call.
 		http.Error(w, "the member is asked by a name that is not of this host", http.StatusMisdirectedRequest)

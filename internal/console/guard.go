@@ -4,9 +4,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"net"
 	"net/http"
 	"strings"
+
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // cookie is the name of what a browser has that has logged in.
@@ -21,7 +22,7 @@ func Guard(next http.Handler, token string) http.Handler {
 		secure(w)
 		has, err := r.Cookie(cookie)
 		switch {
-		case token == "" && !Loopback(r.Host):
+		case token == "" && !storeurl.Loopback(r.Host):
 			http.Error(w, "the console is asked by a name that is not of this host", http.StatusMisdirectedRequest)
 		case token == "", err == nil && same(has.Value, session), r.URL.Path == "/console/style.css", r.URL.Path == "/console/icon.svg":
 			next.ServeHTTP(w, r)
@@ -40,14 +41,4 @@ func Guard(next http.Handler, token string) http.Handler {
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(strings.TrimSpace(a))), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
-}
-
-// Loopback reports whether a host, with a port or without, is this one for everybody.
-func Loopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -1,5 +1,5 @@
 // Package storeurl reads what store URLs have in common: the parameters that are the client's, not the
-// driver's, and lists of hosts.
+// driver's, and lists of hosts; and which hosts are this one.
 package storeurl
 
 import (
@@ -195,4 +195,14 @@ func Unknown(scheme string, registered []string) error {
 		have = strings.Join(registered, ", ")
 	}
 	return fmt.Errorf("no driver for URL scheme %q; registered are: %s", scheme, have)
+}
+
+// Loopback reports whether a host, with a port or without, is this one for everybody.
+func Loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

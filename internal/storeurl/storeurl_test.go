@@ -39,3 +39,14 @@ func TestTake(t *testing.T) {
 		}
 	}
 }
+
+func TestLoopback(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "localhost:1": true, "127.0.0.1": true, "127.9.9.9:1": true, "::1": true, "[::1]": true, "[::1]:1": true,
+		"": false, ":1": false, "0.0.0.0:1": false, "[::]:1": false, "::2": false, "localhost.evil.example": false, "evil.example:1": false,
+	} {
+		if got := Loopback(host); got != want {
+			t.Errorf("Loopback(%q) = %t", host, got)
+		}
+	}
+}

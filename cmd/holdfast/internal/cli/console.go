@@ -20,6 +20,7 @@ import (
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/doctor"
 	"github.com/holdfastlock/holdfast/internal/console"
 	"github.com/holdfastlock/holdfast/internal/display"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // shortestToken is how many bytes the token of a console has at least.
@@ -90,7 +91,7 @@ func consoleToken(listen, file string) (string, error) {
 		return "", usagef("--listen is %q: host:port is right", listen)
 	}
 	if file == "" {
-		if !console.Loopback(listen) {
+		if !storeurl.Loopback(listen) {
 			return "", usagef("--listen %s is not of this host alone: everybody on the network could look. "+
 				"Give the console a --token-file", listen)
 		}

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // facts are what a store told of itself, and what the doctor has tried there, by name. What was not told
@@ -177,11 +178,7 @@ var versionRules = []rule{
 
 // onThisHost reports whether a host, with or without a port, or the path of a socket, is certainly this one.
 func onThisHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "" || strings.HasPrefix(host, "/") || host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, ":") && strings.Count(host, ":") == 1 || storeurl.Loopback(host)
 }
 
 // transport checks that what goes to the hosts of a URL is encrypted, or stays on this host. It returns
