@@ -176,6 +176,23 @@ func TestCohortLasts(t *testing.T) {
 	}
 }
 
+// TestCohortOfThoseWhoWaited: if others are in the store's queue, a hold is handed over to those who waited at
+// the grant. Who comes later waits behind the others (P8).
+func TestCohortOfThoseWhoWaited(t *testing.T) {
+	withBlocks(t, func(w *world) {
+		client, _ := w.client(nil)
+		other, _ := w.client(nil)
+		q, theirs, lease := w.contend(client, 2, nil, other.Mutex("n", nil))
+		late := w.waiters()
+		late.join(w.ctx, client.Mutex("n", nil))
+		w.release(lease)
+		w.release(q.next("it waited at the grant"))
+		late.nobody("the other client has waited for longer")
+		w.release(theirs.next("the cohort is over"))
+		w.release(late.next("it comes last"))
+	})
+}
+
 // TestCohortRefusals: a hold that may not be handed over locally goes back to the store at once. One of
 // which others were told, by its sequencer or its grant, may not: to the store the next holder's would be
 // the same hold, and what arrives late for the first would be carried out beside the next (P1).

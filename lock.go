@@ -36,7 +36,8 @@ func (l *Lock) Name() string { return l.name }
 //
 // The goroutines of one client are served in the order in which they came. Where Caps.Fair, clients
 // are served in the order of the store's queue, each for one hold or, where Caps.TokenBlock allows,
-// for as many as begin within 10 ms, or 2 ms if other clients were queued at the grant.
+// for as many as begin within 10 ms. If other clients were queued at the grant, these are as many as begin
+// within 2 ms, of goroutines that waited then.
 //
 // If the context already holds the name (see Lease.WithContext and Lock.Do) the error is
 // ErrDeadlock; with Options.Reentrant the outer hold is joined instead.

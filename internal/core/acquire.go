@@ -171,7 +171,7 @@ func (c *Core) pauseFor(ctx context.Context, a *acquisition, next *engine.Action
 
 // toldPause returns how long to wait before the next poll of a store that tells when the name is free.
 func toldPause(next *engine.Action) time.Duration {
-	d := pause.Jitter(driver.DefaultPoll)
+	d := pause.Jitter(driver.ToldPoll)
 	if next.Opens > 0 {
 		d = min(d, next.Opens)
 	}

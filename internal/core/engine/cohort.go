@@ -14,8 +14,9 @@ import (
 // reserved (P3); the trust deadline is handed over with the hold (P1).
 //
 // Others wait only a little longer for it (P8): a cohort ends when its block is used up or
-// its time is over. From then on the callers at the gate go to the store, as if the holder
-// were a stranger, and the store is told which token is in use.
+// its time is over, and, if others were in the store's queue, when those who were at the
+// gate at the grant have had the hold. From then on the callers at the gate go to the store,
+// as if the holder were a stranger, and the store is told which token is in use.
 type cohort struct {
 	hold *Hold // the one that has it; nil: there is no cohort
 	left int   // how often it may still be handed over
@@ -32,15 +33,15 @@ const (
 // beginCohort closes the gate for a new hold that the callers at the gate may get, one
 // after the other.
 func (e *Engine) beginCohort(g *gate, h *Hold, grant *driver.Grant) {
-	if grant.Block < 2 || h.token == 0 || !h.settings.mayHandOver() {
+	lasts, left := CohortAlone, grant.Block-1
+	if grant.Contended {
+		lasts, left = CohortContended, min(left, g.size)
+	}
+	if left < 1 || h.token == 0 || !h.settings.mayHandOver() {
 		return
 	}
-	lasts := CohortAlone
-	if grant.Contended {
-		lasts = CohortContended
-	}
 	g.closed = true
-	g.cohort.hold, g.cohort.left = h, grant.Block-1
+	g.cohort.hold, g.cohort.left = h, left
 	e.cohorts.Set(g, e.now.Add(lasts))
 	e.dismissTries(g, h.heldError(e.now))
 }
@@ -76,6 +77,9 @@ func (e *Engine) handOver(h *Hold) bool {
 	e.tellOf(h, GaveBack, nil)
 	e.tellAcquired(c)
 	e.wake(c)
+	if g.cohort.left == 0 {
+		e.endCohort(g) // the next one of this client can wait in the store's queue meanwhile
+	}
 	return true
 }
 

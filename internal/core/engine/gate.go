@@ -17,6 +17,7 @@ import (
 type gate struct {
 	name        string
 	first, last *Caller
+	size        int      // how many callers are there
 	tries       int      // how many of them do not wait
 	talk        dialogue // of the head
 	place       place
@@ -135,6 +136,7 @@ func (g *gate) add(c *Caller) {
 		g.last.next = c
 	}
 	g.last = c
+	g.size++
 	if c.try {
 		g.tries++
 	}
@@ -152,6 +154,7 @@ func (g *gate) remove(c *Caller) {
 		c.next.prev = c.prev
 	}
 	c.gate, c.prev, c.next = nil, nil, nil
+	g.size--
 	if c.try {
 		g.tries--
 	}

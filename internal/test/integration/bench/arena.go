@@ -14,9 +14,10 @@ type arena struct {
 	stage             atomic.Int32 // of the measurement: see below
 	ready             atomic.Int32 // processes whose clients are open
 	asking            atomic.Int32 // workers that have begun to ask
-	inside, last      atomic.Int32
+	inside, last      atomic.Int32 // the worker's id
 	holds             atomic.Int64 // in all stages
 	changes, overlaps atomic.Int64
+	between           atomic.Int64 // changes from a worker of one process to one of another
 	left              atomic.Int64 // when the last worker left, in ns since 1970
 	_                 [64]byte
 }
@@ -57,10 +58,13 @@ func (a *arena) enter(worker int32, stay time.Duration) (gap time.Duration) {
 	if !a.inside.CompareAndSwap(0, 1) {
 		a.overlaps.Add(1)
 	}
-	if a.last.Swap(worker) == worker {
+	if before := a.last.Swap(worker); before == worker {
 		gap = 0
 	} else if a.stage.Load() == measured {
 		a.changes.Add(1)
+		if before>>16 != worker>>16 {
+			a.between.Add(1)
+		}
 	}
 	if stay > 0 {
 		time.Sleep(stay)

@@ -43,6 +43,8 @@ type result struct {
 	PerSecond       float64 // pairs, or owner changes
 	P50, P99        time.Duration
 	Fairness        float64
+	ByProcess       float64 // the fairness between processes
+	Between         float64 // owner changes from a process to another, per second
 	Starved         int
 	Overlaps        int64
 	Drain           time.Duration
@@ -120,7 +122,7 @@ func (t task) work(ctx context.Context, a *arena, lockers []locker) result {
 	await(a, warming)
 	for i := range workers {
 		w := &workers[i]
-		w.id, w.task, w.arena, w.lock = int32(1+t.Process*t.Workers+i), t, a, lockers[i%len(lockers)]
+		w.id, w.task, w.arena, w.lock = int32(t.Process<<16|i+1), t, a, lockers[i%len(lockers)]
 		go func() { w.run(ctx); ended <- w }()
 	}
 	await(a, measured)
@@ -279,7 +281,11 @@ func heap() float64 {
 
 // joined puts the results of the processes of a measurement together.
 func joined(parts []result) (r result) {
-	for _, p := range parts {
+	ofProcesses := make([]int64, len(parts))
+	for i, p := range parts {
+		for _, n := range p.Holds {
+			ofProcesses[i] += n
+		}
 		r.Holds, r.Waits, r.Gaps = append(r.Holds, p.Holds...), append(r.Waits, p.Waits...), append(r.Gaps, p.Gaps...)
 		r.CPU, r.Allocs, r.Bytes = max(r.CPU, p.CPU), max(r.Allocs, p.Allocs), max(r.Bytes, p.Bytes)
 		r.Failures, r.Stuck, r.Lost = r.Failures+p.Failures, r.Stuck+p.Stuck, r.Lost+p.Lost
@@ -288,7 +294,7 @@ func joined(parts []result) (r result) {
 		}
 	}
 	r.P50, r.P99 = quantile(r.Waits, 0.5), quantile(r.Waits, 0.99)
-	r.Fairness = jain(r.Holds)
+	r.Fairness, r.ByProcess = jain(r.Holds), jain(ofProcesses)
 	for _, n := range r.Holds {
 		if n == 0 {
 			r.Starved++

@@ -32,7 +32,7 @@ var workloads = []workload{
 	{name: "pair", about: "one goroutine takes and releases a name of its own", kind: pairs, workers: 1, processes: 1, columns: pairColumns},
 	{name: "pair64", about: "64 goroutines take and release, a name each", kind: pairs, workers: 64, processes: 1, columns: pairColumns},
 	{name: "hot", about: "64 goroutines want one name", kind: hot, workers: 64, processes: 1, columns: hotColumns},
-	{name: "hot4", about: "4 processes of 16 goroutines want one name", kind: hot, workers: 16, processes: 4, columns: hotColumns},
+	{name: "hot4", about: "4 processes of 16 goroutines want one name", kind: hot, workers: 16, processes: 4, columns: hot4Columns},
 	crowdOf(16),
 	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", kind: hot, workers: 1, processes: 8,
 		stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
@@ -178,7 +178,7 @@ func (m *measurement) run(tb testing.TB) (result, error) {
 	if len(whole.Holds) == 0 && m.kind != keep {
 		whole.Starved = m.workers * m.processes
 	}
-	whole.PerSecond, whole.PerChange = r.PerSecond, r.PerChange
+	whole.PerSecond, whole.PerChange, whole.Between = r.PerSecond, r.PerChange, r.Between
 	whole.Commands, whole.Calls, whole.Drain = r.Commands, r.Calls, r.Drain
 	whole.Overlaps = a.overlaps.Load()
 	return whole, err
@@ -197,7 +197,7 @@ func (m *measurement) loop(a *arena) (result, error) {
 		within(longWindow/2*m.window, func() bool { return a.holds.Load() >= everybody })
 	}
 	before, unasked := m.read()
-	first := counted.Load()
+	first, between := counted.Load(), a.between.Load()
 	a.stage.Store(measured)
 	time.Sleep(m.window)
 	if m.kind == crowd {
@@ -207,7 +207,7 @@ func (m *measurement) loop(a *arena) (result, error) {
 	n, elapsed := float64(counted.Load()-first), time.Since(before.at)
 	after, err := m.read()
 	r := since(before, after)
-	r.PerSecond = n / elapsed.Seconds()
+	r.PerSecond, r.Between = n/elapsed.Seconds(), float64(a.between.Load()-between)/elapsed.Seconds()
 	if n > 0 {
 		r.PerChange = r.Commands / r.PerSecond
 	}

@@ -30,7 +30,9 @@ var (
 		{"client CPU", func(r result) float64 { return float64(r.CPU) }, span},
 		{"allocations", func(r result) float64 { return r.Allocs }, whole}, failures, stuck,
 	}
-	hotColumns   = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck}
+	hotColumns  = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck}
+	hot4Columns = append([]column{{"changes between processes/s", func(r result) float64 { return r.Between }, whole},
+		{"Jain, processes", func(r result) float64 { return r.ByProcess }, fairness.text}}, hotColumns...)
 	crowdColumns = []column{changes, {"wait p99", p99, span}, {"p99 ÷ fair share", overFairShare, known}, fairness, starved,
 		perChange, failures, stuck}
 	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck}
