@@ -62,10 +62,10 @@ func TestWake(t *testing.T) {
 		"the push is lost":        {queue: true, late: driver.DefaultPoll, most: 40},
 		"polls":                   {late: driver.DefaultPoll, most: 40},
 		"the store says how soon": {soon: 10 * time.Millisecond, late: 10 * time.Millisecond, least: 1000, most: 2100},
-		"told":                    {tells: true, sure: true, told: true, most: 25},
-		"the news is lost":        {tells: true, sure: true, late: driver.DefaultPoll, most: 25},
+		"told":                    {tells: true, sure: true, told: true, most: 5},
+		"the news is lost":        {tells: true, sure: true, late: driver.ToldPoll, most: 5},
 		"the news is not sure":    {tells: true, late: 100 * time.Millisecond, least: 90, most: 210},
-		"the holder dies":         {tells: true, sure: true, ttl: 10 * time.Second, late: 2 * time.Millisecond, most: 25},
+		"the holder dies":         {tells: true, sure: true, ttl: 10 * time.Second, late: 2 * time.Millisecond, most: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

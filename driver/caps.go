@@ -30,8 +30,8 @@ type Caps struct {
 
 	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). A client may hand an exclusive
 	// hold over to another of its own goroutines without the store: under the same owner, each time with the
-	// next token of its block (P3), for at most 10 ms, or 2 ms if Grant.Contended (P8). 0 and 1: no such
-	// hand-over.
+	// next token of its block (P3), for at most 10 ms. If Grant.Contended, it hands over for at most
+	// 2 ms, and only to those who waited at the grant (P8). 0 and 1: no such hand-over.
 	TokenBlock int
 
 	Guarantees Guarantees
@@ -40,6 +40,10 @@ type Caps struct {
 // DefaultPoll is the poll of a store that pushes. It is long, because a push almost always comes first, and
 // bounded, because a push can be lost.
 const DefaultPoll = time.Second
+
+// ToldPoll is the poll of a store without a queue that tells when a name is free (Waker), while it tells. It is
+// far longer, because the loss of a connection wakes the waiters too: it finds only releases of which nobody tells.
+const ToldPoll = 8 * time.Second
 
 // PollInterval returns Poll, or DefaultPoll if that is 0.
 func (c Caps) PollInterval() time.Duration {

@@ -90,7 +90,7 @@ type Watcher interface {
 }
 
 // Waker is a driver that has no queue, and whose store may tell when a name becomes free. Without it package
-// holdfast polls each Caps.Poll at most; with it, it polls each DefaultPoll while the store tells.
+// holdfast polls each Caps.Poll at most; with it, it polls each ToldPoll while the store tells.
 type Waker interface {
 	// Wakes begins to listen for the name to become free. It MUST NOT block, nor ask the store on the caller's
 	// goroutine. nil: the store does not tell.

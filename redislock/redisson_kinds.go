@@ -37,8 +37,8 @@ import (
 // mutexes are RLocks has read-write locks and semaphores.
 //
 // The keys of locks are their names, and do not begin with the prefix: names that do are refused. Waiters hear of
-// releases by Redisson's channels if Dial has made the Conn to one server, and poll each half to whole second beside
-// that; else they poll each 50 to 100 ms. Only a fair lock has a queue, and only a fenced one tokens; for the others
+// releases by Redisson's channels if Dial has made the Conn to one server, and poll each 4 to 8 s (driver.ToldPoll)
+// beside that; else they poll each 50 to 100 ms. Only a fair lock has a queue, and only a fenced one tokens; for the others
 // Inspect shows a number by which Break names one hold, also one of Java's. There are no notes, lock-delays and
 // minimum holds. Of a mutex, a read-write lock and a semaphore of one name only one can be in use: the others get
 // driver.ErrMismatch, where Redisson grants several.
