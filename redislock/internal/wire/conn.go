@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"runtime"
@@ -30,11 +31,12 @@ type conn struct {
 
 	// Only the reader uses these.
 	from    reader
-	replies []Reply // for understand
+	spin    *spinner // nil: reads park
+	replies []Reply  // for understand
 }
 
 func newConn(n net.Conn, patience time.Duration) *conn {
-	return &conn{net: n, from: reader{Conn: n}, patience: min(patience, silence), done: make(chan struct{})}
+	return &conn{net: n, from: reader{Conn: n}, spin: newSpinner(n), patience: min(patience, silence), done: make(chan struct{})}
 }
 
 // call is one call of do. The conn's mu guards it.
@@ -227,8 +229,12 @@ func (c *conn) flush() {
 
 // readLocked reads once, and gives the replies to their callers. It unlocks while it reads.
 func (c *conn) readLocked() {
+	from := io.Reader(c.net)
+	if c.first+1 == len(c.calls) && c.spin.wanted() {
+		from = c.spin
+	}
 	c.mu.Unlock()
-	n, err := c.from.more()
+	n, err := c.from.more(from)
 	replies, wrong := c.understand()
 	if len(c.from.in) > largestReply && wrong == nil {
 		wrong = errProtocol

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -171,18 +172,18 @@ func (r *reader) next() (Reply, error) {
 		if len(r.in) > largestReply {
 			return Reply{}, errProtocol
 		}
-		if n, err := r.more(); n == 0 && err != nil {
+		if n, err := r.more(r.Conn); n == 0 && err != nil {
 			return Reply{}, err
 		}
 	}
 }
 
 // more reads once, and returns how many bytes came.
-func (r *reader) more() (int, error) {
+func (r *reader) more(from io.Reader) (int, error) {
 	if cap(r.in)-len(r.in) < ioBuffer {
 		r.in = append(make([]byte, 0, 2*len(r.in)+2*ioBuffer), r.in...)
 	}
-	n, err := r.Read(r.in[len(r.in):cap(r.in)])
+	n, err := from.Read(r.in[len(r.in):cap(r.in)])
 	r.in = r.in[:len(r.in)+n]
 	return n, err
 }

@@ -1,0 +1,66 @@
+//go:build unix
+
+package wire
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestSpinner reads what has come, what comes late, a deadline and the end, as the connection does. It looks again
+// when something came in time, and ever less often while nothing does.
+func TestSpinner(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSpinner(near)
+	if s == nil {
+		t.Skip("one processor")
+	}
+	if newSpinner(struct{ *net.UnixConn }{near.(*net.UnixConn)}) != nil {
+		t.Error("a connection that a program has wrapped is read past the wrapper")
+	}
+	read := func(want string, end error, looks bool) {
+		t.Helper()
+		b, from := make([]byte, 8), io.Reader(near)
+		if s.wanted() {
+			from = s
+		}
+		if (from == s) != looks {
+			t.Errorf("the read of %q looks: %t", want, !looks)
+		}
+		if n, err := from.Read(b); string(b[:n]) != want || !errors.Is(err, end) {
+			t.Errorf("read %q, %v; want %q, %v", b[:n], err, want, end)
+		}
+	}
+	far.Write([]byte("there"))
+	read("there", nil, true)
+	time.AfterFunc(50*time.Millisecond, func() { far.Write([]byte("late")) })
+	read("late", nil, true)
+	far.Write([]byte("soon"))
+	read("soon", nil, false)
+	near.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	read("", os.ErrDeadlineExceeded, true)
+	near.SetReadDeadline(time.Time{})
+	if s.skip != 3 {
+		t.Errorf("after two vain reads %d reads do not look, want 3", s.skip)
+	}
+	far.Close()
+	read("", io.EOF, false)
+}
