@@ -6,8 +6,10 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -82,6 +84,14 @@ func settingsNow(b *testing.B, reps int, window time.Duration) settings {
 	set, err := settingsOf(os.Getenv, reps, window)
 	if err != nil {
 		b.Fatal(err)
+	}
+	loops, _ := strconv.Atoi(os.Getenv("HOLDFAST_BENCH_BUSY"))
+	for range loops {
+		loop := exec.CommandContext(b.Context(), "sh", "-c", "while :; do :; done")
+		if err := loop.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { loop.Wait() }) // the context has ended
 	}
 	return set
 }

@@ -10,7 +10,8 @@
 // so that other load of the machine affects all of them alike. A figure is the median of the
 // repetitions, a ratio the median of the ratios within the repetitions. HOLDFAST_BENCH_REPS sets how many
 // there are (5; 3 of crowds), HOLDFAST_BENCH_WINDOW how long one measures (2s; 1s of crowds),
-// HOLDFAST_BENCH_PEERS which peers take part, separated by semicolons (all).
+// HOLDFAST_BENCH_PEERS which peers take part, separated by semicolons (all), HOLDFAST_BENCH_BUSY how many processes
+// keep a processor busy meanwhile (0): a caller alone is little but wake-ups, which depend on that.
 //
 // On one name owner changes are counted: how often the lock passed from one goroutine to
 // another. By any other measure a lock would be fast that one goroutine takes again and again
