@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -29,10 +30,8 @@ func TestSpinner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // else a host with one processor has none
 	s := newSpinner(near)
-	if s == nil {
-		t.Skip("one processor")
-	}
 	if newSpinner(struct{ *net.UnixConn }{near.(*net.UnixConn)}) != nil {
 		t.Error("a connection that a program has wrapped is read past the wrapper")
 	}
