@@ -28,6 +28,10 @@ type Caps struct {
 	// in which it was not confirmed (P7); see ConfirmEvery for those far behind. 0: DefaultPoll.
 	Poll time.Duration
 
+	// Recalls says that the store tells a waiter to confirm its place once fewer than FarBehind places are ahead of
+	// it, and drops the place two polls later if the waiter has not. See ConfirmEvery.
+	Recalls bool
+
 	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). A client may hand an exclusive
 	// hold over to another of its own goroutines without the store: under the same owner, each time with the
 	// next token of its block (P3), for at most 10 ms. If Grant.Contended, it hands over for at most
@@ -56,20 +60,31 @@ func (c Caps) PollInterval() time.Duration {
 // FarBehind is how many places are ahead of one that is confirmed less often.
 const FarBehind = 128
 
+// MostPolls bounds ConfirmEvery.
+const MostPolls = 8
+
 // ConfirmEvery returns how often a waiter confirms its place in the store's queue, by another Enqueue, if so
-// many places are ahead of it: at each poll, and far behind at each one and a half. If a thousand clients wait,
-// their signs of life are most of what the store has to do. The signs cannot be much rarer: a hundred clients
-// that were killed together may delay a live one behind them by three polls at most (P7).
-func (c Caps) ConfirmEvery(ahead int) time.Duration {
-	if ahead >= FarBehind {
-		return c.PollInterval() * 3 / 2
+// many places are ahead of it and it has waited for so long: at each poll, and far behind at each one and a half,
+// because the signs of life of a thousand waiters are most of what the store has to do. They cannot be much rarer: a
+// hundred clients that were killed together may delay a live one behind them by three polls at most (P7). If the store
+// recalls waiters that are far behind, these confirm their places whenever they have waited half as long again, and at
+// the latest after MostPolls.
+func (c Caps) ConfirmEvery(ahead int, waited time.Duration) time.Duration {
+	poll := c.PollInterval()
+	switch {
+	case ahead < FarBehind:
+		return poll
+	case !c.Recalls:
+		return poll * 3 / 2
 	}
-	return c.PollInterval()
+	return min(max(waited/2, poll*3/2), poll*MostPolls)
 }
 
 // PlaceLife returns for how long a place lasts from its confirmation on, unless it is confirmed again: one poll
 // longer than until that is due.
-func (c Caps) PlaceLife(ahead int) time.Duration { return c.ConfirmEvery(ahead) + c.PollInterval() }
+func (c Caps) PlaceLife(ahead int, waited time.Duration) time.Duration {
+	return c.ConfirmEvery(ahead, waited) + c.PollInterval()
+}
 
 // Missing lists, in words, what need asks for and c lacks; it is empty if c has everything. Of need it checks
 // the booleans but NoNotes, and the TTL bounds: a store qualifies if it takes TTLs at least as short as

@@ -11,6 +11,7 @@ func meet(a, b driver.Caps, store string) driver.Caps {
 		NoNotes: a.NoNotes || b.NoNotes,
 		MinTTL:  max(a.MinTTL, b.MinTTL),
 		MaxTTL:  a.MaxTTL,
+		Recalls: a.Recalls && b.Recalls,
 		Poll:    min(a.PollInterval(), b.PollInterval()),
 		Guarantees: driver.Guarantees{
 			Summary: "The first store or, while that is silent, the second: clients that see different " +

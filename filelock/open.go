@@ -105,7 +105,7 @@ func newStore(dir string) (*store, error) {
 		caps: driver.Caps{
 			Store:   "file://" + dir,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
-			MinTTL: 10 * time.Millisecond, Poll: poll, TokenBlock: tokenBlock,
+			MinTTL: 10 * time.Millisecond, Poll: poll, Recalls: wakes, TokenBlock: tokenBlock,
 			Guarantees: guarantees,
 		},
 	}

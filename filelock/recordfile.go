@@ -116,7 +116,7 @@ type memory struct {
 
 func newMemory(s *store) *memory {
 	m := &memory{page: make([]byte, 8*pageSize), read: &state{}}
-	m.op.rules = record.Rules{Poll: poll, Granted: m.op.granted, Alive: s.alive}
+	m.op.rules = record.Rules{Poll: poll, Granted: m.op.granted, Recall: m.op.granted, Alive: s.alive}
 	return m
 }
 

@@ -257,6 +257,7 @@ func (t *operation) settle() {
 	t.broken = slices.DeleteFunc(t.broken, func(b broken) bool { return t.now >= b.until })
 }
 
+// granted has a waiter woken, which then looks for its grant, and if there is none confirms its place.
 func (t *operation) granted(p *record.Place) { t.wake = append(t.wake, waiter{p.Client, p.Owner}) }
 
 // tokenBlock is driver.Caps.TokenBlock. What a hold has reserved and not used is given back when it is

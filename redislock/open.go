@@ -178,6 +178,7 @@ func newClient(ctx context.Context, l *link) (*client, error) {
 	if c.cluster {
 		c.id = elsewhere + c.id
 	}
+	c.caps.Recalls = true
 	stop, err := c.conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
 	if err == nil {
 		c.unsubscribe = stop

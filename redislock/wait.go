@@ -20,6 +20,14 @@ type waiter struct {
 	news chan driver.Grant
 }
 
+// recall has the waiter ask again.
+func (w *waiter) recall() {
+	select {
+	case w.news <- driver.Grant{}:
+	default:
+	}
+}
+
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := c.forgetting.rules.Fits(&req); err != nil {
@@ -118,8 +126,8 @@ func (c *client) removeWaiter(owner string) {
 }
 
 // receive handles a message of the client's channel: a hand-over,
-// "g TOKEN CLAIM ASKED TOKENS CONTENDED OWNER", or a break, "b OWNER". "" says that messages may
-// have been lost.
+// "g TOKEN CLAIM ASKED TOKENS CONTENDED OWNER", a recall, "a OWNER", or a break, "b OWNER". "" says that
+// messages may have been lost.
 func (c *client) receive(message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,10 +135,11 @@ func (c *client) receive(message string) {
 	switch kind {
 	case "":
 		for _, w := range c.waiters {
-			select {
-			case w.news <- driver.Grant{}:
-			default:
-			}
+			w.recall()
+		}
+	case "a":
+		if w := c.waiters[unescape(rest)]; w != nil {
+			w.recall()
 		}
 	case "g":
 		c.receiveGrant(rest)

@@ -75,7 +75,7 @@ func New(config Config) *Core {
 	}
 	c.engine = engine.New(engine.Config{
 		Prefix: c.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
-		Poll: c.Caps.PollInterval(), TokenBlock: c.Caps.TokenBlock,
+		Poll: c.Caps.PollInterval(), Recalls: c.Caps.Recalls, TokenBlock: c.Caps.TokenBlock,
 		Silent: c.Tell == nil, Traced: c.Traced,
 		NewOwner: rand.Text, Jitter: pause.Jitter,
 		LostError: c.LostError, UncertainRelease: c.UncertainRelease,

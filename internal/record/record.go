@@ -38,6 +38,7 @@
 package record
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -103,6 +104,9 @@ type Rules struct {
 	Opens driver.Instant
 	// Granted is called for each place that is granted, which is gone when it returns.
 	Granted func(*Place)
+	// Recall is called for a place that fewer than driver.FarBehind others are ahead of from now on, and whose waiter
+	// has to confirm it within two polls: see driver.Caps.Recalls. Nil: the store does not recall, or loads parts of the queue.
+	Recall func(*Place)
 	// Alive returns false if the client is dead for certain. Nil: nobody can tell.
 	Alive func(client string) bool
 }
@@ -133,8 +137,8 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 	r.Holds = kept
 	for len(r.Queue) > 0 {
 		switch head := &r.Queue[0]; {
-		case rules.over(head, now) || rules.dead(head.Client):
-			r.Queue = slices.Delete(r.Queue, 0, 1)
+		case rules.over(head, now, 0) || rules.dead(head.Client):
+			r.leave(0, now, rules)
 		case now >= rules.Opens && r.admits(head.Request):
 			r.handOver(now, rules)
 		default:
@@ -149,15 +153,28 @@ func (rules *Rules) dead(client string) bool {
 }
 
 // over reports whether a place has ended because nobody confirms it. After the clock was set back a
-// place lasts no longer than one that is confirmed now.
-func (rules *Rules) over(p *Place, now driver.Instant) bool {
-	p.Until = min(p.Until, now.Add(rules.life(driver.FarBehind)))
+// place lasts no longer than one that is confirmed now, far behind and after such a wait; that of the head was recalled.
+func (rules *Rules) over(p *Place, now driver.Instant, waited time.Duration) bool {
+	p.Until = min(p.Until, now.Add(rules.life(driver.FarBehind, waited)))
 	return now > p.Until
 }
 
-// life is for how long a place lasts that is confirmed with so many others ahead of it.
-func (rules *Rules) life(ahead int) time.Duration {
-	return driver.Caps{Poll: rules.Poll}.PlaceLife(ahead)
+// life is for how long a place lasts that is confirmed with so many others ahead of it, after so long a wait.
+func (rules *Rules) life(ahead int, waited time.Duration) time.Duration {
+	return driver.Caps{Poll: rules.Poll, Recalls: rules.Recall != nil}.PlaceLife(ahead, waited)
+}
+
+// leave removes a place of the queue. Another one comes near by that: if its waiter was to confirm it late, it is
+// recalled, so that clients that were killed while they were far behind delay the others no longer than any (P7).
+func (r *Record) leave(i int, now driver.Instant, rules *Rules) {
+	r.Queue = slices.Delete(r.Queue, i, i+1)
+	if rules.Recall == nil || len(r.Queue) < driver.FarBehind {
+		return
+	}
+	if p := &r.Queue[driver.FarBehind-1]; p.Until > now.Add(rules.life(driver.FarBehind, 0)) {
+		p.Until = now.Add(rules.life(0, 0))
+		rules.Recall(p)
+	}
 }
 
 // opens returns when the hold's name opens if the hold vanishes at its expiry: after
@@ -201,7 +218,7 @@ func (r *Record) admits(req driver.Request) bool {
 // before long, and so do the claims that they are granted until then (P7).
 func (r *Record) handOver(now driver.Instant, rules *Rules) {
 	p := r.Queue[0]
-	r.Queue = slices.Delete(r.Queue, 0, 1)
+	r.leave(0, now, rules)
 	claim := min(max(p.Until.Sub(now), rules.Poll/2), 2*rules.Poll, p.TTL)
 	first := rules.reserve(p.Tokens)
 	r.Holds = append(r.Holds, Hold{
@@ -231,19 +248,19 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	// Settle has granted the head of the queue what it could, so all that are
 	// still queued have to wait, and others behind them unless unfair (P8).
 	if now >= rules.Opens && r.admits(req) && (r.queued() == 0 || req.Unfair) {
-		r.removePlace(req.Owner)
+		r.removePlace(req.Owner, now, rules)
 		return r.take(req, client, sent, now, rules), nil
 	}
 	switch {
 	case p != nil:
 		e := r.heldError(req.Name, now, rules)
 		e.Ahead = r.ahead(req.Owner)
-		p.Until, p.Asked, p.Tokens = now.Add(rules.life(e.Ahead)), sent, req.Tokens
+		p.Until, p.Asked, p.Tokens = now.Add(rules.life(e.Ahead, now.Sub(p.Joined))), sent, req.Tokens
 		return nil, e
 	case queue:
 		r.prune(now, rules)
 		ahead := r.queued()
-		r.add(Place{Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead)), Asked: sent})
+		r.add(Place{Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead, 0)), Asked: sent})
 		e := r.heldError(req.Name, now, rules)
 		e.Ahead = ahead
 		return nil, e
@@ -284,14 +301,14 @@ func (r *Record) prune(now driver.Instant, rules *Rules) {
 	for range 2 {
 		first := -1
 		for i := range r.Queue {
-			if rules.over(&r.Queue[i], now) && (first < 0 || r.Queue[i].Until < r.Queue[first].Until) {
+			if rules.over(&r.Queue[i], now, math.MaxInt64) && (first < 0 || r.Queue[i].Until < r.Queue[first].Until) {
 				first = i
 			}
 		}
 		if first < 0 {
 			return
 		}
-		r.Queue = slices.Delete(r.Queue, first, first+1)
+		r.leave(first, now, rules)
 	}
 }
 
@@ -430,7 +447,7 @@ func (r *Record) Release(owner string, minHold time.Duration, used driver.Token,
 			r.removeHold(owner)
 		}
 	}
-	r.removePlace(owner)
+	r.removePlace(owner, now, rules)
 	return h != nil
 }
 
@@ -483,8 +500,10 @@ func (r *Record) removeHold(owner string) {
 	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool { return !h.Closed && h.Owner == owner })
 }
 
-func (r *Record) removePlace(owner string) {
-	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return p.Owner == owner })
+func (r *Record) removePlace(owner string, now driver.Instant, rules *Rules) {
+	if i := slices.IndexFunc(r.Queue, func(p Place) bool { return p.Owner == owner }); i >= 0 {
+		r.leave(i, now, rules)
+	}
 	if r.Far != nil && r.Far.Owner == owner {
 		r.Far = nil
 		r.Unloaded--

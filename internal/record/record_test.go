@@ -271,6 +271,48 @@ func TestDeadCrowdDelays(t *testing.T) {
 	}
 }
 
+// P7, P8: of 500 who have waited for a minute a hundred are killed far behind. When all before them have been served,
+// the next live one has the name within three polls, and no live one has lost its place.
+func TestRecall(t *testing.T) {
+	const n = 500
+	alive := func(p Place) bool { return p.Owner < "o200" || p.Owner >= "o300" || len(p.Owner) < 4 }
+	var r Record
+	rules, now, recalled, won := testRules(), start, map[string]bool{}, []Place{}
+	rules.Granted = func(p *Place) { won = append(won, *p) }
+	rules.Recall = func(p *Place) { recalled[p.Owner] = true }
+	crowd(t, &r, rules, n)
+	for range 60 {
+		now = now.Add(time.Second)
+		r.Ask(request("holder", 0, 0), "", false, now, now, rules)
+		for _, p := range r.Queue {
+			r.Ask(p.Request, p.Client, true, now, now, rules)
+		}
+	}
+	if got := r.Queue[n-1].Until.Sub(now); got != (driver.MostPolls+1)*rules.Poll {
+		t.Errorf("after a minute a place lasts %v", got)
+	}
+	r.Release("holder", 0, 0, now, rules)
+	served := 0
+	for last := now; served < n-100; now = now.Add(10 * time.Millisecond) {
+		for r.Settle(now, rules); len(won) > 0; r.Settle(now, rules) {
+			p := won[0]
+			if won = won[1:]; alive(p) {
+				last, served = now, served+1
+				r.Release(p.Owner, 0, 0, now, rules)
+			}
+		}
+		for _, p := range r.Queue { // those that are near ask each poll
+			if alive(p) && (recalled[p.Owner] || p.Until.Sub(now) < rules.Poll) {
+				delete(recalled, p.Owner)
+				r.Ask(p.Request, p.Client, true, now, now, rules)
+			}
+		}
+		if now.Sub(last) > 3*rules.Poll {
+			t.Fatalf("P7, P8: %d live ones were served, then none for %v", served, now.Sub(last))
+		}
+	}
+}
+
 // P9: dead places behind a live one do not pile up while the name is held.
 func TestDeadPlacesArePruned(t *testing.T) {
 	var r Record
@@ -306,7 +348,7 @@ func TestPlaceLife(t *testing.T) {
 		}
 	}
 	p := Place{Until: start.Add(time.Hour)}
-	if rules.over(&p, start) || p.Until != start.Add(2500*time.Millisecond) {
+	if rules.over(&p, start, 0) || p.Until != start.Add(2500*time.Millisecond) {
 		t.Errorf("after the clock was set back by an hour a place lasts %v", p.Until.Sub(start))
 	}
 }

@@ -77,8 +77,12 @@ local function opens(h)
   return math.max(at, math.min(h.taken, h.expires) + h.min)
 end
 
--- How long a place lasts that has so many before it: driver.Caps.PlaceLife.
-local function life(poll, ahead) return ahead < 128 and 2 * poll or math.floor(poll * 3 / 2) + poll end
+-- How long a place lasts that has so many before it, after so long a wait: driver.Caps.PlaceLife.
+local FAR, LONG = 128, 2 ^ 53
+local function life(poll, ahead, waited)
+  if ahead < FAR then return 2 * poll end
+  return math.floor(math.min(math.max(waited / 2, poll * 3 / 2), 8 * poll)) + poll
+end
 
 -- Returns the owner of the first place, or nil. The two first are read at a time, because the one is
 -- granted, and is told whether there is another.
@@ -108,25 +112,46 @@ local function save_place(r, p, ends)
     .. p.client .. ' ' .. p.note)
 end
 
+local function channel(r, client) return string.match(r.record, '^[^{]*') .. 'wake:' .. client end
+
+-- Publishes a message for the client. Reports false if nobody is subscribed. A cluster passes it on to all
+-- servers.
+local function publish(r, client, message)
+  local n = redis.pcall('PUBLISH', channel(r, client), message)
+  return type(n) ~= 'number' or n > 0
+end
+
+-- Recalls the place that has come near, if its waiter was to confirm it late: see Rules.Recall. Where the user may
+-- not publish, it lasts as long as it did.
+local function recall(r)
+  local owner = call('ZRANGE', r.queue, FAR - 1, FAR - 1)[1]
+  local p = owner and place(r, owner)
+  if p and tonumber(call('ZSCORE', r.untils, owner) or 0) > now + life(p.poll, FAR, 0)
+    and type(redis.pcall('PUBLISH', channel(r, p.client), 'a ' .. owner)) == 'number' then
+    call('ZADD', r.untils, now + life(p.poll, 0, 0), owner)
+  end
+end
+
 -- Removes a place. Reports whether there was one.
 local function leave(r, owner)
   if r.heads[1] == owner then table.remove(r.heads, 1) else r.heads = {} end
   local there = call('ZREM', r.queue, owner) == 1
   call('ZREM', r.untils, owner)
   call('HDEL', r.places, owner)
+  recall(r)
   return there
 end
 
 -- Returns when the place of the head ends. After the clock was set back no place lasts longer than one
--- that was confirmed now.
+-- that was confirmed now, and none that is near longer than one that need not be recalled.
 local function ends_at(r, p)
-  local ends, longest = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, 128)
-  if ends <= longest then return ends end
-  local all = call('ZRANGE', r.untils, '0', '-1', 'WITHSCORES')
-  for i = 1, #all, 2 do
-    if tonumber(all[i + 1]) > longest then call('ZADD', r.untils, longest, all[i]) end
+  local ends, most = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, FAR, 0)
+  if ends <= most then return ends end
+  for i, owner in ipairs(call('ZRANGE', r.queue, '0', '-1')) do
+    local longest = i <= FAR and most or now + life(p.poll, FAR, LONG)
+    if tonumber(call('ZSCORE', r.untils, owner) or 0) > longest then call('ZADD', r.untils, longest, owner) end
   end
-  return longest
+  return most
 end
 
 -- Grants the hold to the head. Until its first renewal the hold is a claim, which lasts as long as
@@ -275,15 +300,6 @@ local function write(r, until_then)
     for _, key in ipairs({r.record, r.queue, r.untils, r.places}) do call('PEXPIRE', key, ms) end
     r.first_place = false
   end
-end
-
-local function channel(r, client) return string.match(r.record, '^[^{]*') .. 'wake:' .. client end
-
--- Publishes a message for the client. Reports false if nobody is subscribed. A cluster passes it on to all
--- servers.
-local function publish(r, client, message)
-  local n = redis.pcall('PUBLISH', channel(r, client), message)
-  return type(n) ~= 'number' or n > 0
 end
 
 -- Returns '1' if nobody is subscribed to the client's channel, else '0'. Where the user may not ask,

@@ -32,6 +32,7 @@ type Config struct {
 	Queue      bool          // the store queues waiters (driver.Queuer)
 	Sharded    bool          // the store has parts that fail independently (driver.Sharder)
 	Poll       time.Duration // driver.Caps.PollInterval
+	Recalls    bool          // driver.Caps.Recalls
 	TokenBlock int           // driver.Caps.TokenBlock
 	Silent     bool          // nobody is to be told of News
 	Traced     bool          // News of a hold name the caller that it began with
