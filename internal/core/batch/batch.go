@@ -36,13 +36,17 @@ type Rules[T comparable] struct {
 	Left func(T, driver.Instant) time.Duration
 	// Longest is the most time that a batch has.
 	Longest time.Duration
+	// Most is how many things go out together, as long as none is late: twice as many for each slack by which the
+	// first is. So a hundred thousand neither keep others from the plan for long, nor from the store, and a store that
+	// answers slowly gets more at a time. 0: any number.
+	Most int
 }
 
 // Plan is a set of things. Not safe for concurrent use.
 type Plan[T comparable] struct {
 	rules Rules[T]
 	queue due.Queue[T]
-	lanes map[Lane]*lane[T] // that are busy
+	lanes map[Lane]*lane[T] // that are busy, or in which things wait
 }
 
 // Lane is where batches go one after the other. Things with much time left do not share a lane with
@@ -53,10 +57,11 @@ type Lane struct {
 	Class int // see Plan.class; the smaller the more urgent
 }
 
-// lane is the state of a busy lane, in which a batch is under way.
+// lane is the state of a lane.
 type lane[T comparable] struct {
 	parked due.Queue[T]   // things that wait for the next batch
-	until  driver.Instant // the end of the batch's time
+	busy   bool           // a batch is under way
+	until  driver.Instant // the end of its time
 }
 
 // compareLanes orders lanes by shard, the most urgent first.
@@ -103,9 +108,14 @@ func (p *Plan[T]) unmark(t T) {
 }
 
 // Next returns the instant at which Due has something to do, if there is one. It ignores things
-// that wait for a busy lane: Done makes them due again.
+// that wait for a busy lane.
 func (p *Plan[T]) Next() (driver.Instant, bool) {
 	_, at, ok := p.queue.First()
+	for _, l := range p.lanes { // few
+		if _, parked, some := l.parked.First(); some && !l.busy && (!ok || parked < at) {
+			at, ok = parked, true
+		}
+	}
 	return at, ok
 }
 
@@ -122,19 +132,25 @@ func (p *Plan[T]) Len() int {
 // as their slack allows, together with things as urgent as they are. So ten thousand leases that
 // were taken one after the other are not renewed one after the other for ever.
 func (p *Plan[T]) Due(now driver.Instant) (things []T) {
+	for at, l := range p.lanes {
+		if !l.busy {
+			p.unpark(at, l, now)
+		}
+	}
 	classes := map[int]bool{} // of the things that are due
+	most := p.most(&p.queue, now)
 	take := func(t T) {
 		p.queue.Drop(t)
 		p.rules.Entry(t).Mark = taken
 		things = append(things, t)
 	}
-	for t, at, ok := p.queue.First(); ok && at <= now; t, at, ok = p.queue.First() {
+	for t, at, ok := p.queue.First(); ok && at <= now && len(things) < most; t, at, ok = p.queue.First() {
 		classes[p.class(p.rules.Left(t, now))] = true
 		take(t)
 	}
 	var skipped []T // nothing as urgent is due
 	// Skipping more things than are due would cost more than it saves.
-	for t, at, ok := p.queue.First(); ok && len(skipped) < len(things); t, at, ok = p.queue.First() {
+	for t, at, ok := p.queue.First(); ok && len(skipped) < len(things) && len(things) < most; t, at, ok = p.queue.First() {
 		if !classes[p.class(p.rules.Left(t, now))] {
 			p.queue.Drop(t)
 			skipped = append(skipped, t)
@@ -151,9 +167,32 @@ func (p *Plan[T]) Due(now driver.Instant) (things []T) {
 	return things
 }
 
+// most returns how many things of a queue may go out together.
+func (p *Plan[T]) most(q *due.Queue[T], now driver.Instant) int {
+	t, at, ok := q.First()
+	if !ok || p.rules.Most == 0 {
+		return q.Len()
+	}
+	late := max(0, now.Sub(at)) / max(p.rules.Slack(t), time.Millisecond)
+	return p.rules.Most << min(late, 20)
+}
+
+// unpark puts things that wait in a lane that is not busy back into the plan, as many as may go out together.
+func (p *Plan[T]) unpark(at Lane, l *lane[T], now driver.Instant) {
+	for n := p.most(&l.parked, now); n > 0 && l.parked.Len() > 0; n-- {
+		t, due, _ := l.parked.First()
+		l.parked.Drop(t)
+		p.rules.Entry(t).Mark = unmarked
+		p.queue.Set(t, due)
+	}
+	if l.parked.Len() == 0 {
+		delete(p.lanes, at)
+	}
+}
+
 // Send returns things that came from Due as batches, at most one for each lane; shard returns the
-// shard of the i-th. A thing whose lane is busy waits for the lane's next batch; if it is not due
-// yet, it goes back into the plan. Things that were set or dropped since Due are left out.
+// shard of the i-th. A thing whose lane is busy waits for the lane's next batch. Things that were set or
+// dropped since Due are left out.
 func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string) (batches []Batch[T]) {
 	groups := map[Lane][]T{}
 	for i, t := range things {
@@ -166,8 +205,11 @@ func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string)
 		groups[at] = append(groups[at], t)
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(groups), compareLanes) {
-		if l := p.lanes[at]; l != nil {
-			p.park(l, groups[at], now)
+		if l := p.lanes[at]; l != nil && l.busy {
+			for _, t := range groups[at] {
+				l.parked.Set(t, p.rules.Entry(t).At())
+				p.rules.Entry(t).Mark = parked
+			}
 		} else {
 			batches = append(batches, p.fill(at, groups[at], now))
 		}
@@ -179,21 +221,13 @@ func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string)
 func (p *Plan[T]) fill(at Lane, things []T, now driver.Instant) Batch[T] {
 	slices.SortStableFunc(things, func(a, b T) int { return cmp.Compare(p.rules.Left(a, now), p.rules.Left(b, now)) })
 	within := min(p.rules.Longest, ceiling(at.Class)/2, p.rules.Left(things[0], now)/2)
-	p.lanes[at] = &lane[T]{parked: due.New(p.rules.Entry), until: now.Add(within)}
-	return Batch[T]{at, things, within}
-}
-
-// park lets things wait for a lane that is busy.
-func (p *Plan[T]) park(l *lane[T], things []T, now driver.Instant) {
-	for _, t := range things {
-		e := p.rules.Entry(t)
-		if e.At() > now {
-			p.queue.Set(t, e.At())
-		} else {
-			l.parked.Set(t, e.At())
-			e.Mark = parked
-		}
+	l := p.lanes[at]
+	if l == nil {
+		l = &lane[T]{parked: due.New(p.rules.Entry)}
+		p.lanes[at] = l
 	}
+	l.busy, l.until = true, now.Add(within)
+	return Batch[T]{at, things, within}
 }
 
 // laneFor returns the lane of a thing with that much time left.
@@ -221,10 +255,8 @@ func ceiling(class int) time.Duration { return time.Millisecond << class }
 // Done tells that a batch has come back. Things that waited for its lane are due again.
 func (p *Plan[T]) Done(b Batch[T]) {
 	l := p.lanes[b.Lane]
-	delete(p.lanes, b.Lane)
-	for t, at, ok := l.parked.First(); ok; t, at, ok = l.parked.First() {
-		l.parked.Drop(t)
-		p.Set(t, at)
+	if l.busy, l.until = false, 0; l.parked.Len() == 0 { // laneFor does not look at an old end
+		delete(p.lanes, b.Lane)
 	}
 }
 
@@ -233,7 +265,7 @@ func (p *Plan[T]) Done(b Batch[T]) {
 func (p *Plan[T]) Clone(f func(T) T) *Plan[T] {
 	c := &Plan[T]{rules: p.rules, queue: p.queue.Clone(f), lanes: make(map[Lane]*lane[T], len(p.lanes))}
 	for at, l := range p.lanes {
-		c.lanes[at] = &lane[T]{l.parked.Clone(f), l.until}
+		c.lanes[at] = &lane[T]{l.parked.Clone(f), l.busy, l.until}
 	}
 	return c
 }
@@ -258,7 +290,7 @@ func (p *Plan[T]) AppendState(b []byte, now driver.Instant, thing func([]byte, T
 	for _, at := range slices.SortedFunc(maps.Keys(p.lanes), compareLanes) {
 		l := p.lanes[at]
 		b = binary.AppendVarint(append(b, at.Shard...), int64(at.Class))
-		b = binary.AppendVarint(b, int64(l.until-now))
+		b = binary.AppendVarint(b, int64(max(0, l.until-now)))
 		queue(&l.parked)
 	}
 	return b

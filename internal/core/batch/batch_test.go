@@ -27,6 +27,7 @@ func newPlan() *batch.Plan[*thing] {
 		Slack:   func(t *thing) time.Duration { return t.slack },
 		Left:    func(t *thing, now driver.Instant) time.Duration { return t.end.Sub(now) },
 		Longest: 5 * time.Second,
+		Most:    1000,
 	})
 }
 
@@ -115,8 +116,8 @@ func TestGathers(t *testing.T) {
 			p.Done(b)
 		}
 	}
-	// They are spread over half a period, and an eighth of it goes together.
-	if batches > 3*5 || shorts < 1000 {
+	// They are spread over half a period; an eighth of it, or a thousand, goes together.
+	if batches > 3*12 || shorts < 1000 {
 		t.Errorf("%d batches in three periods, and %d of the short one", batches, shorts)
 	}
 }

@@ -30,6 +30,7 @@ type setup struct {
 	slack   [modelEntries]time.Duration // of the entries
 	left    [modelEntries]time.Duration // of the entries, whenever they go out
 	longest time.Duration
+	most    int  // go out together
 	apart   bool // anything may happen between Due and Send
 	due     func(*Plan[int]) []int
 	send    func(*Plan[int], []int, func(int) string) []Batch[int]
@@ -64,6 +65,7 @@ func (s *setup) empty(w world) world {
 		Slack:   func(i int) time.Duration { return s.slack[i] },
 		Left:    func(i int, _ driver.Instant) time.Duration { return s.left[i] },
 		Longest: s.longest,
+		Most:    s.most,
 	})
 	return w
 }
@@ -83,7 +85,7 @@ func (s *setup) clone(w world, by time.Duration) world {
 		c.plan.queue.Set(i, c.entries[i].At())
 	}
 	for at, from := range w.plan.lanes {
-		to := &lane[int]{parked: due.New(c.plan.rules.Entry), until: max(from.until.Add(-by), 0)}
+		to := &lane[int]{parked: due.New(c.plan.rules.Entry), busy: from.busy, until: max(from.until.Add(-by), 0)}
 		for _, i := range from.parked.All() {
 			to.parked.Set(i, c.entries[i].At())
 		}
@@ -103,7 +105,7 @@ func (s *setup) key(w world) string {
 		l := w.plan.lanes[in]
 		b = append(append(b, '/'), in.Shard...)
 		b = append(b, byte('0'+in.Class))
-		b = strconv.AppendInt(b, int64(l.until), 36)
+		b = strconv.AppendInt(strconv.AppendBool(b, l.busy), int64(l.until), 36)
 		for _, i := range l.parked.All() {
 			b = append(b, byte('0'+i), at(w.entries[i].At()))
 		}
@@ -208,7 +210,7 @@ func (s *setup) takes(w *world) {
 	if len(w.taken) > 0 && !slices.ContainsFunc(w.taken, func(i int) bool { return before.entries[i].At() <= 0 }) {
 		w.fail("entries went out although nothing was due")
 	}
-	if at, ok := w.plan.Next(); ok && at <= 0 {
+	if at, ok := w.plan.Next(); ok && at <= 0 && (s.most == 0 || len(w.taken) < s.most) {
 		w.fail("there is still something to take")
 	}
 }
@@ -277,8 +279,13 @@ func (s *setup) check(w world) error {
 				return errors.New("an entry waits in a lane and does not know it")
 			}
 		}
-		if !slices.ContainsFunc(w.away, func(b Batch[int]) bool { return b.Lane == at }) {
+		if l.busy != slices.ContainsFunc(w.away, func(b Batch[int]) bool { return b.Lane == at }) {
 			return errors.New("a lane is busy without a batch")
+		}
+		for _, i := range l.parked.All() {
+			if next, ok := w.plan.Next(); !l.busy && (!ok || next > w.entries[i].At()) {
+				return errors.New("Next hides an entry that waits in a lane")
+			}
 		}
 	}
 	total := 0
@@ -314,11 +321,12 @@ func setups() map[string]setup {
 		send:    func(p *Plan[int], things []int, shard func(int) string) []Batch[int] { return p.Send(0, things, shard) },
 		done:    (*Plan[int]).Done,
 	}
-	apart, slack, classes := s, s, s
+	apart, slack, classes, few := s, s, s, s
+	few.most, few.shards = 1, [...]string{"A", "A", "A"}
 	apart.apart = true
 	slack.slack = [...]time.Duration{2 * ms, 0, ms}
 	classes.shards, classes.left = [...]string{"A", "A", "A"}, [...]time.Duration{8 * ms, 3 * ms, ms}
-	return map[string]setup{"two shards": s, "apart": apart, "two shards with slack": slack, "classes": classes}
+	return map[string]setup{"two shards": s, "apart": apart, "two shards with slack": slack, "classes": classes, "one at a time": few}
 }
 
 func TestModel(t *testing.T) {

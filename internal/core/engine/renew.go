@@ -18,6 +18,7 @@ var renewalRules = batch.Rules[*Hold]{
 	Slack:   func(h *Hold) time.Duration { return max(0, min(h.settings.Pace.Every, h.valid/3)) / 8 },
 	Left:    func(h *Hold, now driver.Instant) time.Duration { return h.machine.Until().Sub(now) },
 	Longest: renewWithin,
+	Most:    1000,
 }
 
 // sendRenewals sends off a batch.
