@@ -8,17 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
@@ -73,15 +76,17 @@ func benchmarkNames(b *testing.B, s *store, window time.Duration, processes int,
 		}
 	}
 	names, seconds := float64(processes*k.Clients*k.Names), window.Seconds()
-	three := func(all []time.Duration) string {
-		return span(float64(quantile(all, 0.5))) + "; " + span(float64(quantile(all, 0.99))) + "; " + span(float64(quantile(all, 1)))
-	}
 	fmt.Printf("| %d | %v | %.0f | %.0f | %.0f | %.0f | %.0f | %.1f %% | %.1f %% | %.2f | %d | %s | %s |\n", processes*k.Clients, took.Round(100*time.Millisecond),
 		sum.Bytes, float64(full-empty)/names, does.Commands, does.Calls, float64(sum.Renewed)/seconds, float64(serversAfter-servers)/seconds,
 		float64(clientsAfter-clients)/seconds, sum.Least.Seconds()/ttl.Seconds(), sum.Lost, three(sum.Pairs[0]), three(sum.Pairs[1]))
 	if sum.Lost > 0 {
 		b.Errorf("%d holds were lost", sum.Lost)
 	}
+}
+
+// three are the median of durations, their 99th percentile, and the longest.
+func three(all []time.Duration) string {
+	return span(float64(quantile(all, 0.5))) + "; " + span(float64(quantile(all, 0.99))) + "; " + span(float64(quantile(all, 1)))
 }
 
 // usage returns how many ticks clients and servers have used, and how many bytes the servers have, or their disk.
@@ -228,4 +233,72 @@ func watch(leases []*holdfast.Lease, over func() bool) (least []time.Duration, r
 		}
 	}
 	return least, renewed
+}
+
+// BenchmarkDeadShard lets a client hold 30,000 names in a cluster of three masters, and stops or kills one of them. It
+// measures until all holds of that master are lost: how late their holders are told, how much trust the others have
+// left at least, and how long pairs on names of other masters take.
+func BenchmarkDeadShard(b *testing.B) {
+	const names = 30_000
+	fmt.Printf("\n%d names held in a cluster, of which a master is dead for the TTL\n\n"+
+		"| master | holds: its | lost | told after the deadline at most | the others' | lost | least left of the TTL | pair p50; p99; longest |\n|---|---|---|---|---|---|---|---|\n", names)
+	for how, end := range map[string]func(*testserver.Redis){"stopped": (*testserver.Redis).Pause, "killed": (*testserver.Redis).Kill} {
+		b.Run(how, func(b *testing.B) {
+			servers := testserver.StartCluster(b, testserver.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}})
+			d, err := driver.Open(b.Context(), &url.URL{Scheme: "redis+cluster", Host: servers.Addrs()})
+			testserver.Must(b, err)
+			client, err := holdfast.New(d, nil)
+			testserver.Must(b, err)
+			leases, err := holdNames(b.Context(), []*holdfast.Client{client}, keptPrefix, names)
+			testserver.Must(b, err)
+			shards, _ := driver.As[driver.Sharder](d)
+			onDead := func(name string) bool { return shards.Shard(driver.Request{Name: name}) == servers.Servers[0].Addr }
+			dead := make([]bool, names)
+			for i, lease := range leases {
+				dead[i] = onDead(lease.Name())
+			}
+			pair := 0
+			for pair = 0; onDead(fmt.Sprint("bench/pair", pair)); pair++ {
+			}
+			time.Sleep(ttl / 2) // all have been renewed
+			end(servers.Servers[0])
+			var told sync.WaitGroup
+			var isOver atomic.Bool
+			late := make([]time.Duration, names)
+			for i, lease := range leases {
+				if dead[i] {
+					told.Go(func() {
+						<-lease.Done()
+						late[i] = time.Since(lease.ValidUntil())
+					})
+				}
+			}
+			go func() { told.Wait(); time.Sleep(ttl / 3); isOver.Store(true) }()
+			var pairs []time.Duration
+			var pairing sync.WaitGroup
+			pairing.Go(func() {
+				pairs, err = pairsOf(b.Context(), client.Mutex(fmt.Sprint("bench/pair", pair), nil), isOver.Load)
+			})
+			least, _ := watch(leases, isOver.Load)
+			pairing.Wait()
+			testserver.Must(b, err)
+			lost, of, left := map[bool]int{}, map[bool]int{}, ttl
+			for i, lease := range leases {
+				of[dead[i]]++
+				if lease.Err() != nil {
+					lost[dead[i]]++
+				}
+				if !dead[i] {
+					left = min(left, least[i])
+				}
+			}
+			fmt.Printf("| %s | %d | %d | %s | %d | %d | %.2f | %s |\n", how, of[true], lost[true], span(float64(slices.Max(late))),
+				of[false], lost[false], left.Seconds()/ttl.Seconds(), three(pairs))
+			if lost[false] > 0 || lost[true] < of[true] {
+				b.Error("not the holds of the dead master are lost")
+			}
+			servers.Servers[0].Kill()
+			client.Close()
+		})
+	}
 }
