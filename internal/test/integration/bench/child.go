@@ -64,11 +64,8 @@ const part = "bench"
 
 // child does the task of this process and ends the process, if it was started for a task. The program MUST call it
 // first. It closes no client: that may wait for a worker that is stuck.
-func child() { testserver.Play(parts) }
-
-// parts are what a process may play.
-var parts = map[string]func([]string) error{
-	part: func(args []string) error {
+func child() {
+	testserver.Play(map[string]func([]string) error{part: func(args []string) error {
 		var t task
 		if err := json.Unmarshal([]byte(args[0]), &t); err != nil {
 			return err
@@ -81,7 +78,7 @@ var parts = map[string]func([]string) error{
 			return fmt.Errorf("%s: %w", t.Peer, err)
 		}
 		return json.NewEncoder(os.Stdout).Encode(r)
-	},
+	}})
 }
 
 // start starts this program as the process of a task. The process ends with the context.
