@@ -121,3 +121,25 @@ func TestGathers(t *testing.T) {
 		t.Errorf("%d batches in three periods, and %d of the short one", batches, shorts)
 	}
 }
+
+// TestMost: of a hundred thousand things that are due at once a thousand go out together, and more if the store needs so
+// long for a batch that they are late.
+func TestMost(t *testing.T) {
+	for takes, want := range map[time.Duration]int{10 * time.Millisecond: 100, 400 * time.Millisecond: 20} {
+		p, now, batches := newPlan(), at(time.Second), 0
+		for range 100_000 {
+			p.Set(&thing{shard: "A", slack: 1250 * time.Millisecond, end: at(time.Hour)}, now)
+		}
+		for ; p.Len() > 0; batches++ {
+			sent := send(p, now)
+			for next, ok := p.Next(); ok && next <= now; next, ok = p.Next() {
+				send(p, now) // all others wait
+			}
+			now = now.Add(takes)
+			p.Done(sent[0])
+		}
+		if batches > want || batches < want/2 {
+			t.Errorf("%d batches of %v, want at most %d", batches, takes, want)
+		}
+	}
+}

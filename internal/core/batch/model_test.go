@@ -225,6 +225,9 @@ func (s *setup) sends(w *world) {
 		if slices.ContainsFunc(w.away, func(a Batch[int]) bool { return a.Lane == b.Lane }) {
 			w.fail("two batches in one lane")
 		}
+		if s.most > 0 && len(b.Items) > s.most {
+			w.fail("more go out together than may")
+		}
 		w.away = append(w.away, b)
 		for _, i := range b.Items {
 			switch {
