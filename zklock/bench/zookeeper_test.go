@@ -29,9 +29,12 @@ func BenchmarkZooKeeper(b *testing.B) {
 func pairs(b *testing.B, sync bool) {
 	reps, window, peers := settings(b)
 	server := testserver.StartZooKeeper(b, testserver.ZooKeeperOptions{Sync: sync, JVM: compiled})
-	java := startJava(b)
-	for i := range 4 { // compiles Curator, and the server
-		java.burst(b, server.Addrs(), workload{16, 16 - 15*(i%2), fmt.Sprint("/warm/", i), time.Second})
+	var java *java
+	if peers == nil || slices.Contains(peers, "curator") {
+		java = startJava(b)
+		for i := range 4 { // compiles Curator, and the server
+			java.burst(b, server.Addrs(), workload{16, 16 - 15*(i%2), fmt.Sprint("/warm/", i), time.Second})
+		}
 	}
 	for _, c := range []struct {
 		name           string
