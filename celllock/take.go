@@ -27,7 +27,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 		_, places := r.session.Trusted()
 		if places.Since > c.clock.Now().Add(-places.Valid/2) {
 			defer c.mu.Unlock()
-			c.endsLocked(r, places.Since.Add(c.caps.PlaceLife(int(r.has.Ahead), 0)))
+			c.endsLocked(r, places.Since.Add(c.caps.PlaceLife(int(r.has.Ahead))))
 			return driver.Grant{}, heldError(req.Name, r.has.Ahead, nil)
 		}
 	}
@@ -112,7 +112,7 @@ func (c *client) takeIn(ctx context.Context, s *session, req *driver.Request, qu
 	case r.held():
 		return c.grantLocked(r, req), nil
 	case r.queued():
-		c.endsLocked(r, sent.Add(c.caps.PlaceLife(int(resp.Ahead), 0)))
+		c.endsLocked(r, sent.Add(c.caps.PlaceLife(int(resp.Ahead))))
 	}
 	return g, heldError(req.Name, resp.Ahead, resp.Held)
 }

@@ -64,12 +64,11 @@ const FarBehind = 128
 const MostPolls = 8
 
 // ConfirmEvery returns how often a waiter confirms its place in the store's queue, by another Enqueue, if so
-// many places are ahead of it and it has waited for so long: at each poll, and far behind at each one and a half,
-// because the signs of life of a thousand waiters are most of what the store has to do. They cannot be much rarer: a
-// hundred clients that were killed together may delay a live one behind them by three polls at most (P7). If the store
-// recalls waiters that are far behind, these confirm their places whenever they have waited half as long again, and at
-// the latest after MostPolls.
-func (c Caps) ConfirmEvery(ahead int, waited time.Duration) time.Duration {
+// many places are ahead of it: at each poll, and far behind at each one and a half, because the signs of life of a
+// thousand waiters are most of what the store has to do. They cannot be much rarer: a hundred clients that were killed
+// together may delay a live one behind them by three polls at most (P7). If the store recalls waiters that are far
+// behind, these confirm their places once in a poll for each FarBehind that are ahead, but in MostPolls at the latest.
+func (c Caps) ConfirmEvery(ahead int) time.Duration {
 	poll := c.PollInterval()
 	switch {
 	case ahead < FarBehind:
@@ -77,14 +76,12 @@ func (c Caps) ConfirmEvery(ahead int, waited time.Duration) time.Duration {
 	case !c.Recalls:
 		return poll * 3 / 2
 	}
-	return min(max(waited/2, poll*3/2), poll*MostPolls)
+	return max(poll*3/2, poll*time.Duration(min(ahead, MostPolls*FarBehind))/FarBehind)
 }
 
 // PlaceLife returns for how long a place lasts from its confirmation on, unless it is confirmed again: one poll
 // longer than until that is due.
-func (c Caps) PlaceLife(ahead int, waited time.Duration) time.Duration {
-	return c.ConfirmEvery(ahead, waited) + c.PollInterval()
-}
+func (c Caps) PlaceLife(ahead int) time.Duration { return c.ConfirmEvery(ahead) + c.PollInterval() }
 
 // Missing lists, in words, what need asks for and c lacks; it is empty if c has everything. Of need it checks
 // the booleans but NoNotes, and the TTL bounds: a store qualifies if it takes TTLs at least as short as

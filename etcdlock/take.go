@@ -268,7 +268,7 @@ func (a call) placed(s *session, created int64, v table.View, sent driver.Instan
 		v.Ahead = min(v.Ahead, r.place.view.Ahead) // it can only be fewer
 	}
 	r.place.view = v
-	c.expireAtLocked(r, sent.Add(c.caps.PlaceLife(v.Ahead, 0)))
+	c.expireAtLocked(r, sent.Add(c.caps.PlaceLife(v.Ahead)))
 	c.mu.Unlock()
 	if v.Free(a.req) {
 		return a.claimed(v.Behind)

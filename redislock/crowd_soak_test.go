@@ -76,7 +76,7 @@ func TestDeadCrowd(t *testing.T) {
 // place then ends after two polls.
 func TestRecall(t *testing.T) {
 	p := newPlainTest(t)
-	poll, far := p.caps.PollInterval(), "w"+strconv.Itoa(driver.FarBehind)
+	poll, far := p.caps.PollInterval(), "w"+strconv.Itoa(2*driver.FarBehind)
 	lasts := func(want time.Duration) {
 		t.Helper()
 		us, _ := strconv.ParseFloat(p.clock.conn.do(t, "ZSCORE", p.layout.keys("n")[2], far).(string), 64)
@@ -84,16 +84,14 @@ func TestRecall(t *testing.T) {
 			t.Errorf("the place lasts %v, want %v", got, want)
 		}
 	}
-	g := p.take(p.request("holder"))
-	for range 13 {
-		p.clock.advance(t, poll)
-		p.Renew(t.Context(), []driver.Grant{g})
-		for i := range driver.FarBehind + 2 {
-			p.enqueue(p.client, "w"+strconv.Itoa(i))
-		}
+	p.take(p.request("holder"))
+	var ahead []driver.Grant
+	for i := range 2*driver.FarBehind + 1 {
+		p.enqueue(p.client, "w"+strconv.Itoa(i))
+		ahead = append(ahead, driver.Grant{Request: driver.Request{Name: "n", Owner: "w" + strconv.Itoa(i)}})
 	}
-	lasts(6*poll + poll)
-	p.release(g, nil)
+	lasts(2*poll + poll)
+	p.Release(t.Context(), ahead[:driver.FarBehind+1])
 	lasts(2 * poll)
 	if _, err := p.Wait(t.Context(), driver.Request{Name: "n", Owner: far}); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P7: the waiter is not told: %v", err)

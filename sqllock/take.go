@@ -118,7 +118,7 @@ func (a *asking) join(ctx context.Context, conn *sql.Conn, first ...Statement) (
 	placed, ahead := a.waiter.placed, a.waiter.ahead
 	a.mu.Unlock()
 	texts, r := confirmTexts, &a.stored
-	args := []any{r.Name, r.Owner, r.Tokens, int64(a.sent), micros(a.caps.PlaceLife(ahead, 0))}
+	args := []any{r.Name, r.Owner, r.Tokens, int64(a.sent), micros(a.caps.PlaceLife(ahead))}
 	if !placed {
 		if texts, args = joinTexts, append(args, requestText(*r, a.channel), crowdOf(r)); a.dialect == SQLite {
 			return false, nil

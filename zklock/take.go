@@ -304,7 +304,7 @@ func (a *call) line() error {
 	if !p.armed {
 		p.blocker, p.leases = a.view.blocker, a.view.leases
 	}
-	c.expireAtLocked(o, c.clock.Now().Add(c.caps.PlaceLife(a.view.ahead, 0)))
+	c.expireAtLocked(o, c.clock.Now().Add(c.caps.PlaceLife(a.view.ahead)))
 	return &driver.HeldError{Name: a.req.Name, Queued: a.view.queued, Ahead: a.view.ahead}
 }
 

@@ -38,7 +38,6 @@
 package record
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -137,7 +136,7 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 	r.Holds = kept
 	for len(r.Queue) > 0 {
 		switch head := &r.Queue[0]; {
-		case rules.over(head, now, 0) || rules.dead(head.Client):
+		case rules.over(head, now, driver.FarBehind) || rules.dead(head.Client):
 			r.leave(0, now, rules)
 		case now >= rules.Opens && r.admits(head.Request):
 			r.handOver(now, rules)
@@ -153,15 +152,15 @@ func (rules *Rules) dead(client string) bool {
 }
 
 // over reports whether a place has ended because nobody confirms it. After the clock was set back a
-// place lasts no longer than one that is confirmed now, far behind and after such a wait; that of the head was recalled.
-func (rules *Rules) over(p *Place, now driver.Instant, waited time.Duration) bool {
-	p.Until = min(p.Until, now.Add(rules.life(driver.FarBehind, waited)))
+// place lasts no longer than one that is confirmed now with so many ahead: that of the head was recalled.
+func (rules *Rules) over(p *Place, now driver.Instant, ahead int) bool {
+	p.Until = min(p.Until, now.Add(rules.life(ahead)))
 	return now > p.Until
 }
 
-// life is for how long a place lasts that is confirmed with so many others ahead of it, after so long a wait.
-func (rules *Rules) life(ahead int, waited time.Duration) time.Duration {
-	return driver.Caps{Poll: rules.Poll, Recalls: rules.Recall != nil}.PlaceLife(ahead, waited)
+// life is for how long a place lasts that is confirmed with so many others ahead of it.
+func (rules *Rules) life(ahead int) time.Duration {
+	return driver.Caps{Poll: rules.Poll, Recalls: rules.Recall != nil}.PlaceLife(ahead)
 }
 
 // leave removes a place of the queue. Another one comes near by that: if its waiter was to confirm it late, it is
@@ -171,8 +170,8 @@ func (r *Record) leave(i int, now driver.Instant, rules *Rules) {
 	if rules.Recall == nil || len(r.Queue) < driver.FarBehind {
 		return
 	}
-	if p := &r.Queue[driver.FarBehind-1]; p.Until > now.Add(rules.life(driver.FarBehind, 0)) {
-		p.Until = now.Add(rules.life(0, 0))
+	if p := &r.Queue[driver.FarBehind-1]; p.Until > now.Add(rules.life(driver.FarBehind)) {
+		p.Until = now.Add(rules.life(0))
 		rules.Recall(p)
 	}
 }
@@ -255,12 +254,12 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	case p != nil:
 		e := r.heldError(req.Name, now, rules)
 		e.Ahead = r.ahead(req.Owner)
-		p.Until, p.Asked, p.Tokens = now.Add(rules.life(e.Ahead, now.Sub(p.Joined))), sent, req.Tokens
+		p.Until, p.Asked, p.Tokens = now.Add(rules.life(e.Ahead)), sent, req.Tokens
 		return nil, e
 	case queue:
 		r.prune(now, rules)
 		ahead := r.queued()
-		r.add(Place{Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead, 0)), Asked: sent})
+		r.add(Place{Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead)), Asked: sent})
 		e := r.heldError(req.Name, now, rules)
 		e.Ahead = ahead
 		return nil, e
@@ -301,7 +300,7 @@ func (r *Record) prune(now driver.Instant, rules *Rules) {
 	for range 2 {
 		first := -1
 		for i := range r.Queue {
-			if rules.over(&r.Queue[i], now, math.MaxInt64) && (first < 0 || r.Queue[i].Until < r.Queue[first].Until) {
+			if rules.over(&r.Queue[i], now, driver.MostPolls*driver.FarBehind) && (first < 0 || r.Queue[i].Until < r.Queue[first].Until) {
 				first = i
 			}
 		}

@@ -52,7 +52,7 @@ end
 
 if p then
   p.asked, p.tokens, p.unsubscribed = req.asked, req.tokens, unsubscribed(r, p.client)
-  local ends = now + life(p.poll, ahead, now - p.joined)
+  local ends = now + life(p.poll, ahead)
   save_place(r, p, ends)
   if short(r, ends) then write(r, ends) end
 elseif queue == '1' then
@@ -63,7 +63,7 @@ elseif queue == '1' then
   local behind = call('ZRANGE', r.queue, '-1', '-1', 'WITHSCORES')
   ahead = behind[1] and call('ZCARD', r.queue) or 0
   req.joined, req.unsubscribed = now, unsubscribed(r, req.client)
-  local ends = now + life(req.poll, ahead, 0)
+  local ends = now + life(req.poll, ahead)
   call('ZADD', r.queue, (behind[2] or 0) + 1, owner)
   save_place(r, req, ends)
   r.heads, r.first_place = {}, ahead == 0

@@ -77,11 +77,11 @@ local function opens(h)
   return math.max(at, math.min(h.taken, h.expires) + h.min)
 end
 
--- How long a place lasts that has so many before it, after so long a wait: driver.Caps.PlaceLife.
-local FAR, LONG = 128, 2 ^ 53
-local function life(poll, ahead, waited)
+-- How long a place lasts that has so many before it: driver.Caps.PlaceLife.
+local FAR = 128
+local function life(poll, ahead)
   if ahead < FAR then return 2 * poll end
-  return math.floor(math.min(math.max(waited / 2, poll * 3 / 2), 8 * poll)) + poll
+  return math.floor(math.max(poll * 3 / 2, poll * math.min(ahead / FAR, 8))) + poll
 end
 
 -- Returns the owner of the first place, or nil. The two first are read at a time, because the one is
@@ -126,9 +126,9 @@ end
 local function recall(r)
   local owner = call('ZRANGE', r.queue, FAR - 1, FAR - 1)[1]
   local p = owner and place(r, owner)
-  if p and tonumber(call('ZSCORE', r.untils, owner) or 0) > now + life(p.poll, FAR, 0)
+  if p and tonumber(call('ZSCORE', r.untils, owner) or 0) > now + life(p.poll, FAR)
     and type(redis.pcall('PUBLISH', channel(r, p.client), 'a ' .. owner)) == 'number' then
-    call('ZADD', r.untils, now + life(p.poll, 0, 0), owner)
+    call('ZADD', r.untils, now + life(p.poll, 0), owner)
   end
 end
 
@@ -145,10 +145,10 @@ end
 -- Returns when the place of the head ends. After the clock was set back no place lasts longer than one
 -- that was confirmed now, and none that is near longer than one that need not be recalled.
 local function ends_at(r, p)
-  local ends, most = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, FAR, 0)
+  local ends, most = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, FAR)
   if ends <= most then return ends end
   for i, owner in ipairs(call('ZRANGE', r.queue, '0', '-1')) do
-    local longest = i <= FAR and most or now + life(p.poll, FAR, LONG)
+    local longest = i <= FAR and most or now + life(p.poll, 8 * FAR)
     if tonumber(call('ZSCORE', r.untils, owner) or 0) > longest then call('ZADD', r.untils, longest, owner) end
   end
   return most

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -148,7 +147,7 @@ func (e *Engine) queuedLately(g *gate) bool {
 func (e *Engine) untilConfirm(g *gate) time.Duration {
 	every := e.Poll
 	if held := g.talk.held; held != nil {
-		every = driver.Caps{Poll: e.Poll, Recalls: e.Recalls}.ConfirmEvery(held.Ahead, g.place.confirmed.Sub(g.place.joined))
+		every = driver.Caps{Poll: e.Poll, Recalls: e.Recalls}.ConfirmEvery(held.Ahead)
 	}
 	every = e.Jitter(every)
 	if at := g.place.confirmed; at != 0 {
@@ -358,7 +357,6 @@ func (e *Engine) failed(c *Caller, err, over error) Action {
 		t.last = nil
 		if t.step == enqueue {
 			g.place.confirmed, g.place.held = e.now, t.held
-			g.place.joined = cmp.Or(g.place.joined, e.now)
 		}
 		if e.Queue && (t.step != enqueue || g.place.tokens < e.tokensFor(g, c)) {
 			t.step = enqueue

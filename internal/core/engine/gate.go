@@ -38,8 +38,7 @@ type place struct {
 	handle    any               // what the driver has said of it: driver.Grant.Handle
 	tokens    int               // that were asked for
 	lost      error             // the store has told that its hold is gone, before a caller had it
-	joined    driver.Instant    // when the store first said that it is queued; 0: never
-	confirmed driver.Instant    // when the store last said so
+	confirmed driver.Instant    // when the store last said that it is queued; 0: never
 	held      *driver.HeldError // what it said of the holder then
 }
 
