@@ -42,7 +42,7 @@ func (p *pair) theirs(peer *peer, name string, ttl time.Duration) side {
 
 func (p *pair) open(ttl time.Duration) *service {
 	p.Helper()
-	return p.holdfast.open(p, "redis://"+p.address+"?hf.layout=setnx", ttl)
+	return p.holdfast.open(p, "redis://"+p.address+"?hf.layout=setnx&hf.maxttl=1m", ttl)
 }
 
 func (p *pair) ours(name string, ttl time.Duration) side {
