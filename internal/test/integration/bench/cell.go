@@ -27,7 +27,7 @@ var cellStore = store{
 	},
 	peers: []peer{
 		{name: "etcdlock", can: all, open: onSocket(openEtcdlock)},
-		{name: "v3lock", can: all &^ (wait | keep), open: onSocket(openV3lock)},
+		{name: "v3lock", can: all &^ wait, open: onSocket(openV3lock)},
 		{name: "concurrency.Mutex", can: all, open: onSocket(openStockEtcd)},
 	},
 }

@@ -34,10 +34,10 @@ type result struct {
 	Holds []int64         // of each worker
 	Waits []time.Duration // of pairs: until the release
 	Gaps  []time.Duration // how long the name was free between two owners
-	// CPU, Allocs and Bytes are the client's, for each pair or kept name.
+	// CPU and Allocs are the client's, for each pair.
 	CPU             time.Duration
-	Allocs, Bytes   float64
-	Lost, Stuck     int // names; workers that did not end
+	Allocs          float64
+	Lost, Stuck     int // kept names; workers that did not end
 	Failures        int64
 	Failure         string  // the first
 	PerSecond       float64 // pairs, or owner changes
@@ -53,8 +53,6 @@ type result struct {
 }
 
 const (
-	keptPrefix = "bench/kept/" // begins the names that are kept
-
 	retryAfter  = 20 * time.Millisecond // before a worker whose call has failed asks again
 	leaveWithin = 15 * time.Second      // a worker that has not ended then is stuck: it waits for a lock that nobody holds
 )
@@ -242,25 +240,22 @@ func (w *worker) fail(ctx context.Context, err error) {
 	}
 }
 
-// keep takes a name for each worker, and lets the peer renew them as it does by itself until the
-// measurement is over.
-func (t task) keep(ctx context.Context, a *arena, lockers []locker) (result, error) {
-	before := heap() // a hold has no goroutine: the stacks would be those of takers that have ended
+// keep takes a name for each worker, and lets Holdfast renew them until the measurement is over.
+func (t task) keep(ctx context.Context, a *arena, lockers []locker) (r result, err error) {
 	const takers = 8
 	holds, errs := make([]hold, t.Workers), make([]error, takers)
 	var all sync.WaitGroup
 	for taker := range takers {
 		all.Go(func() {
 			for i := taker; i < t.Workers && errs[taker] == nil; i += takers {
-				holds[i], errs[taker] = lockers[i%len(lockers)](ctx, fmt.Sprintf("%s%d/%d", keptPrefix, t.Process, i))
+				holds[i], errs[taker] = lockers[i%len(lockers)](ctx, fmt.Sprintf("bench/kept/%d/%d", t.Process, i))
 			}
 		})
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return result{}, err
+		return r, err
 	}
-	r := result{Bytes: (heap() - before) / float64(t.Workers)}
 	a.ready.Add(1)
 	await(a, over)
 	for _, h := range holds {
@@ -288,8 +283,8 @@ func joined(parts []result) (r result) {
 			ofProcesses[i] += n
 		}
 		r.Holds, r.Waits, r.Gaps = append(r.Holds, p.Holds...), append(r.Waits, p.Waits...), append(r.Gaps, p.Gaps...)
-		r.CPU, r.Allocs, r.Bytes = max(r.CPU, p.CPU), max(r.Allocs, p.Allocs), max(r.Bytes, p.Bytes)
-		r.Failures, r.Stuck, r.Lost = r.Failures+p.Failures, r.Stuck+p.Stuck, r.Lost+p.Lost
+		r.CPU, r.Allocs = max(r.CPU, p.CPU), max(r.Allocs, p.Allocs)
+		r.Failures, r.Stuck = r.Failures+p.Failures, r.Stuck+p.Stuck
 		if r.Failure == "" {
 			r.Failure = p.Failure
 		}

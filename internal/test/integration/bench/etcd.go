@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -57,29 +56,16 @@ func openStockEtcd(_ context.Context, addr string) (locker, error) {
 			return concurrency.NewSession(client, concurrency.WithTTL(int(ttl.Seconds())))
 		}
 	}
-	// Names that are kept are different ones, and share one session, which is best for this peer.
-	kept := sync.OnceValues(session)
 	return func(ctx context.Context, name string) (hold, error) {
-		take := session
-		if strings.HasPrefix(name, keptPrefix) {
-			take = kept
-		}
-		s, err := take()
+		s, err := session()
 		if err != nil {
 			return hold{}, err
 		}
 		m := concurrency.NewMutex(s, name)
-		return hold{func() error {
+		return hold{release: func() error {
 			err := m.Unlock(context.Background())
 			idle <- s
 			return err
-		}, func() bool {
-			select {
-			case <-s.Done():
-				return true
-			default:
-				return m.Key() == "" // never true: it keeps the Mutex alive as long as the hold
-			}
 		}}, m.Lock(ctx)
 	}, err
 }

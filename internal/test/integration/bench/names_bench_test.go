@@ -96,7 +96,7 @@ func take(b *testing.B, clients []*holdfast.Client, n int) []*holdfast.Lease {
 	for taker := range 64 {
 		takers.Go(func() {
 			for i := taker; i < n; i += 64 {
-				leases[i], errs[i] = clients[i%len(clients)].Mutex(keptPrefix+strconv.Itoa(i), nil).Acquire(b.Context())
+				leases[i], errs[i] = clients[i%len(clients)].Mutex("bench/kept/"+strconv.Itoa(i), nil).Acquire(b.Context())
 			}
 		})
 	}

@@ -22,7 +22,7 @@ var redisStore = store{
 	url: func(addr string) string { return "redis://" + addr },
 	peers: []peer{
 		{name: "raw rueidis", can: pairs, open: openRaw},
-		{name: "redsync on rueidis", can: all &^ keep, open: func(_ context.Context, addr string) (locker, error) {
+		{name: "redsync on rueidis", can: all, open: func(_ context.Context, addr string) (locker, error) {
 			client, err := newRueidis(addr)
 			if err != nil {
 				return nil, err
@@ -69,8 +69,8 @@ func openRueidislock(_ context.Context, addr string) (locker, error) {
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 2,
 	})
 	return func(ctx context.Context, name string) (hold, error) {
-		held, cancel, err := locks.WithContext(ctx, name)
-		return hold{func() error { cancel(); return nil }, func() bool { return held.Err() != nil }}, err
+		_, cancel, err := locks.WithContext(ctx, name)
+		return hold{release: func() error { cancel(); return nil }}, err
 	}, err
 }
 

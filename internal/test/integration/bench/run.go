@@ -38,8 +38,6 @@ var workloads = []workload{
 		stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
 	{name: "wait", about: "1,000 goroutines wait for one name, then each gets it once", kind: wait, workers: 1000, processes: 1,
 		window: 4 * time.Second, reps: 1, columns: waitColumns},
-	{name: "hold", about: "10,000 names are held and renewed", kind: keep, workers: 10000, processes: 1,
-		window: 31 * time.Second, reps: 1, columns: keepColumns},
 }
 
 // crowdOf makes processes of equally many clients, with one worker each.
@@ -156,12 +154,9 @@ func (m *measurement) run(tb testing.TB) (result, error) {
 	r, err := result{}, errors.New("the clients were not open in time")
 	if within(openWithin, func() bool { return int(a.ready.Load()) == m.processes || len(answers) > 0 }) && len(answers) == 0 {
 		a.stage.Store(warming)
-		switch m.kind {
-		case wait:
+		if m.kind == wait {
 			r, err = m.drain(a, release)
-		case keep:
-			r, err = m.rate()
-		default:
+		} else {
 			r, err = m.loop(a)
 		}
 	}
@@ -175,7 +170,7 @@ func (m *measurement) run(tb testing.TB) (result, error) {
 		parts = append(parts, got.result)
 	}
 	whole := joined(parts)
-	if len(whole.Holds) == 0 && m.kind != keep {
+	if len(whole.Holds) == 0 {
 		whole.Starved = m.workers * m.processes
 	}
 	whole.PerSecond, whole.PerChange, whole.Between = r.PerSecond, r.PerChange, r.Between
@@ -307,7 +302,7 @@ func (got series) report(s *store, w workload) (faults []string) {
 	if got[s.floor] != nil {
 		beside = s.floor
 	}
-	if w.kind == wait || w.kind == keep {
+	if w.kind == wait {
 		beside = ""
 	}
 	got.print(os.Stdout, s, w, beside)
@@ -319,8 +314,8 @@ func (got series) report(s *store, w workload) (faults []string) {
 			if r.Failure != "" {
 				fmt.Printf("%s: %d failures, the first: %s\n", p.name, r.Failures, r.Failure)
 			}
-			if p.name == oursName && w.kind != crowd && (r.Failures > 0 || r.Stuck > 0 || r.Lost > 0) { // a store may collapse under a crowd
-				faults = append(faults, fmt.Sprintf("%s: %d failures (%s), %d workers stuck, %d holds lost", p.name, r.Failures, r.Failure, r.Stuck, r.Lost))
+			if p.name == oursName && w.kind != crowd && (r.Failures > 0 || r.Stuck > 0) { // a store may collapse under a crowd
+				faults = append(faults, fmt.Sprintf("%s: %d failures (%s), %d workers stuck", p.name, r.Failures, r.Failure, r.Stuck))
 			}
 		}
 	}

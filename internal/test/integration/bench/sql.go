@@ -30,7 +30,7 @@ var (
 				return openHoldfast(ctx, postgresURL(addr)+"&hf.tables=unlogged&hf.durable=no")
 			}},
 			// Each of some hundred waiters searches for deadlocks: then the server grants no lock for a minute.
-			{name: "pg_advisory_lock", can: all &^ (wait | keep), most: 256, open: openAdvisory},
+			{name: "pg_advisory_lock", can: all &^ wait, most: 256, open: openAdvisory},
 		},
 	}
 	mariaDBStore = mysqlStore("mariadb", "MariaDB", "information_schema")
@@ -38,7 +38,7 @@ var (
 	sqliteStore  = store{name: "sqlite", title: "SQLite", url: func(file string) string { return "sqlite://" + file }}
 	filesStore   = store{
 		name: "files", title: "files", url: func(dir string) string { return "file://" + dir },
-		peers: []peer{{name: "flock", can: all &^ keep, open: openFlock}},
+		peers: []peer{{name: "flock", can: all, open: openFlock}},
 	}
 )
 
@@ -49,7 +49,7 @@ func mysqlStore(name, title, counts string) store {
 		work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM "+counts+".global_status WHERE variable_name = 'Questions'"),
 		peers: []peer{
 			{name: "two updates", can: pairs, open: rowsOf(mysqlRows)},
-			{name: "GET_LOCK", can: all &^ keep, open: openGetLock},
+			{name: "GET_LOCK", can: all, open: openGetLock},
 		},
 	}
 }

@@ -21,7 +21,7 @@ type locker func(ctx context.Context, name string) (hold, error)
 // hold is a name that is held.
 type hold struct {
 	release func() error
-	lost    func() bool // whether the hold is lost; nil: the peer does not renew
+	lost    func() bool // whether the hold is lost; nil: it is not one of Holdfast
 }
 
 // kind is what workers do with a lock.
@@ -32,8 +32,8 @@ const (
 	hot                    // all want one name, again and again, with one client in each process
 	crowd                  // the same, with a client for each worker
 	wait                   // all wait for one name that is held, then each gets it once
-	keep                   // names are held and renewed
-	all   = pairs | hot | crowd | wait | keep
+	keep                   // Holdfast holds names and renews them
+	all   = pairs | hot | crowd | wait
 )
 
 // peer is one way to lock on one store.

@@ -38,8 +38,6 @@ var (
 	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck}
 	waitColumns    = []column{{"drain", func(r result) float64 { return float64(r.Drain) }, span}, starved,
 		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, failures, stuck}
-	keepColumns = []column{{"bytes/hold", func(r result) float64 { return r.Bytes }, whole}, {"commands/s", func(r result) float64 { return r.Commands }, whole},
-		{"script calls/s", func(r result) float64 { return r.Calls }, whole}, {"lost", func(r result) float64 { return float64(r.Lost) }, whole}, failures}
 )
 
 // gap is a quantile of the gaps between owners.
