@@ -70,9 +70,7 @@ func TestFallbackConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver {
 			d, err := fallback.New(first.Client(), second.Client(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, err)
 			return d
 		},
 		Advance:     func(_ testing.TB, d time.Duration) { first.Advance(d); second.Advance(d) },

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	_ "github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/internal/hostclock"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // BenchmarkAcquireRelease measures a pair of acquire and release beside the three system calls of a bare
@@ -20,9 +21,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	dir := b.TempDir()
 	b.Run("holdfast", func(b *testing.B) {
 		client, err := holdfast.Open(b.Context(), "file://"+dir)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testserver.Must(b, err)
 		defer client.Close()
 		lock := client.Mutex("orders/42", nil)
 		for b.Loop() {
@@ -30,16 +29,12 @@ func BenchmarkAcquireRelease(b *testing.B) {
 			if err == nil {
 				err = lease.Release()
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			testserver.Must(b, err)
 		}
 	})
 	path := filepath.Join(dir, "holdfast-names", "orders.flock")
 	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
 	defer syscall.Close(fd)
 	page, text := make([]byte, 8*os.Getpagesize()), make([]byte, 400)
 	var st syscall.Stat_t
@@ -63,9 +58,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	} {
 		b.Run(call.name, func(b *testing.B) {
 			for b.Loop() {
-				if err := call.do(); err != nil {
-					b.Fatal(err)
-				}
+				testserver.Must(b, call.do())
 			}
 		})
 	}

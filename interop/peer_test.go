@@ -88,9 +88,7 @@ func (l library) launch(t testing.TB, address string) *peer {
 		t.Fatal(err1, err2)
 	}
 	p.in = in
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, p.cmd.Start())
 	go func() {
 		defer close(p.answers)
 		for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -30,9 +30,7 @@ func TestRedlock(t *testing.T) {
 	}
 	store := "redlock://" + strings.Join(addresses, ",") + "?hf.layout=setnx&hf.durable=yes"
 	c, err := holdfast.Open(t.Context(), store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	theirs := func(name string, expiry time.Duration, tries int) *redsync.Mutex {
 		return redsync.New(pools...).NewMutex(name, redsync.WithExpiry(expiry), redsync.WithTries(tries),

@@ -15,9 +15,7 @@ import (
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return string(text)
 }
 

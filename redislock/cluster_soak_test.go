@@ -19,13 +19,9 @@ import (
 func inCluster(t testing.TB, c *testserver.Cluster) driver.Driver {
 	t.Helper()
 	conn, err := redislock.Dial(context.Background(), &url.URL{Scheme: "redis+cluster", Host: c.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	d, err := redislock.New(t.Context(), conn, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return d
 }
 
@@ -48,9 +44,7 @@ func TestSubscriptionMoves(t *testing.T) {
 	for i := range 60 {
 		req := driver.Request{Name: fmt.Sprint("moves/", i), Owner: fmt.Sprint("holder", i), TTL: 20 * time.Second}
 		held, err := holder.Try(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		req.Owner = fmt.Sprint("waiter", i)
 		if _, err := queue.Enqueue(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 			t.Fatalf("a second request: %v", err)
@@ -63,16 +57,12 @@ func TestSubscriptionMoves(t *testing.T) {
 				t.Fatal("the clients do not subscribe again")
 			}
 		}
-		if err := holder.Release(t.Context(), []driver.Grant{held})[0]; err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, holder.Release(t.Context(), []driver.Grant{held})[0])
 		g, err := queue.Wait(t.Context(), req)
 		if errors.Is(err, driver.ErrHeld) { // it has heard first that messages may have been lost
 			g, err = queue.Enqueue(t.Context(), req)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		if err := waiter.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
 			t.Errorf("P1: round %d: a grant that the store has taken back was delivered: %v", i, err)
 		}

@@ -24,9 +24,7 @@ func TestDurable(t *testing.T) {
 			is := func(what string, want bool) {
 				t.Helper()
 				d, err := New(context.Background(), dialResp(t, server.Addr), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testserver.Must(t, err)
 				defer d.Close()
 				v, ok := driver.As[vote.Keeper](d)
 				if !ok {

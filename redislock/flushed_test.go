@@ -18,9 +18,7 @@ func TestFlushed(t *testing.T) {
 			server := testserver.StartRedis(t, testserver.RedisOptions{})
 			open := func(longest time.Duration) driver.Driver {
 				d, err := New(t.Context(), dialResp(t, server.Addr), &Options{Layout: layout, MaxTTL: longest})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testserver.Must(t, err)
 				t.Cleanup(func() { d.Close() })
 				return d
 			}
@@ -33,9 +31,7 @@ func TestFlushed(t *testing.T) {
 				held, _ := errors.AsType[*driver.HeldError](err)
 				switch {
 				case want == 0:
-					if err != nil {
-						t.Fatal(err)
-					}
+					testserver.Must(t, err)
 				case held == nil || held.Forgotten > want+want/100+2*time.Millisecond || held.Forgotten < want*9/10:
 					t.Errorf("not granted for about %v: %v, %+v", want, err, held)
 				}

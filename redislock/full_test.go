@@ -20,9 +20,7 @@ func TestFullMemory(t *testing.T) {
 		t.Run(fmt.Sprint(o.Layout, " ", o.Redisson), func(t *testing.T) {
 			server := testserver.StartRedis(t, testserver.RedisOptions{})
 			d, err := New(t.Context(), dialResp(t, server.Addr), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, err)
 			defer d.Close()
 			admin := dialResp(t, server.Addr)
 			defer admin.Close()
@@ -105,9 +103,7 @@ func TestOwnNames(t *testing.T) {
 	for _, o := range []*Options{{Layout: SetNX}, {Layout: Redisson}, {Layout: SetNX, Prefix: "mine"}} {
 		conn := dialResp(t, server.Addr)
 		d, err := New(t.Context(), conn, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		conn.Close() // what does I/O now fails
 		prefix := "holdfast"
 		if o.Prefix != "" {

@@ -31,9 +31,7 @@ func TestParse(t *testing.T) {
 		"redis+unix://u:p@/run/r.sock?hf.db=3": {address: "/run/r.sock", user: "u", password: "p", db: 3},
 	} {
 		u, err := driver.ParseURL(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		to, _, err := parse(u)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
@@ -72,9 +70,7 @@ func TestParseRefuses(t *testing.T) {
 		"redis://h?hf.layout=redisson&hf.redisson=fairer":    "fair, fenced and spin",
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		if _, _, err := parse(u); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: error %v does not say %q", raw, err, says)
 		}
@@ -87,22 +83,16 @@ func TestOpen(t *testing.T) {
 	const password = "s3cret"
 	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--requirepass", password}})
 	one, err := holdfast.Open(t.Context(), "redis://:"+password+"@"+server.Addr+"/2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer one.Close()
 	two, err := holdfast.Open(t.Context(), "redis+unix://:"+password+"@"+server.Socket+"?hf.db=2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer two.Close()
 	if one.Caps().Store != two.Caps().Store {
 		t.Errorf("one database is two stores, %q and %q", one.Caps().Store, two.Caps().Store)
 	}
 	other, err := holdfast.Open(t.Context(), "redis://:"+password+"@"+server.Addr+"/3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer other.Close()
 	if one.Caps().Store == other.Caps().Store {
 		t.Errorf("two databases are one store, %q", one.Caps().Store)

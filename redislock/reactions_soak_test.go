@@ -150,13 +150,9 @@ func (l *listener) count(code string) int {
 func newLocks(t testing.TB, conn redislock.Conn, o holdfast.ClientOptions) *holdfast.Client {
 	t.Helper()
 	d, err := redislock.New(t.Context(), conn, &redislock.Options{Poll: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	locks, err := holdfast.New(d, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
@@ -179,13 +175,9 @@ func refuses(t *testing.T, tr *trouble) {
 	locks := newLocks(t, conn, holdfast.ClientOptions{Events: holdfast.Events{Waiting: func(holdfast.Event) { waits <- struct{}{} }}})
 	other := newLocks(t, connect(t, server.Addr), holdfast.ClientOptions{})
 	held, err := locks.Mutex("held", nil).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	wanted, err := other.Mutex("wanted", nil).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	got := make(chan error, 1)
 	go func() {
 		lease, err := locks.Mutex("wanted", nil).Acquire(t.Context())
@@ -256,9 +248,7 @@ func TestKeptFree(t *testing.T) {
 	conn := connect(t, proxy.Addr)
 	locks := newLocks(t, conn, holdfast.ClientOptions{})
 	lease, err := locks.Mutex("kept", &holdfast.Options{TTL: 5 * time.Second}).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	proxy.Hold(chaos.ToClient, marker)
 	filling, empty := context.WithCancel(t.Context())
 	var filled sync.WaitGroup

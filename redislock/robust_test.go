@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // Another program's key is refused as a lock's, and stays as it is.
@@ -15,9 +16,7 @@ func TestForeignKeyIsRefused(t *testing.T) {
 	server := shared(t)
 	conn := dialResp(t, server.Addr)
 	d, err := New(t.Context(), conn, &Options{Prefix: "foreign", Forget: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer d.Close()
 	conn.do(t, "HSET", "foreign:{a}", "field", "value")
 	req := driver.Request{Name: "a", Owner: "o", TTL: 30 * time.Second}
@@ -40,16 +39,12 @@ func TestForeignKeySpoilsNoBatch(t *testing.T) {
 	server := shared(t)
 	conn := dialResp(t, server.Addr)
 	d, err := New(t.Context(), conn, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer d.Close()
 	var grants []driver.Grant
 	for _, name := range []string{"a", "b", "c"} {
 		g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "o" + name, TTL: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		grants = append(grants, g)
 	}
 	conn.do(t, "SET", "holdfast:{a}", "foreign")

@@ -34,9 +34,7 @@ func TestTLS(t *testing.T) {
 	cert, key := testserver.Certificate(t, t.TempDir(), "", 1)
 	strange, _ := testserver.Certificate(t, t.TempDir(), "", 2)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	testserver.StartRedis(t, testserver.RedisOptions{Args: []string{
@@ -99,17 +97,13 @@ func mayUse(t *testing.T, raw string) {
 	t.Helper()
 	open := func() *holdfast.Client {
 		locks, err := holdfast.Open(t.Context(), raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		t.Cleanup(func() { locks.Close() })
 		return locks
 	}
 	locks, second := open(), open()
 	lease, err := locks.Mutex("name", nil).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	passed := make(chan error, 1)
 	go func() {
 		next, err := second.Mutex("name", nil).Acquire(t.Context())
@@ -120,9 +114,7 @@ func mayUse(t *testing.T, raw string) {
 	}()
 	for { // until the other waits
 		info, err := locks.Inspect(t.Context(), "name")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		if len(info.Waiters) == 1 {
 			break
 		}

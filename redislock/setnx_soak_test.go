@@ -22,9 +22,7 @@ type setnxTest struct {
 func newSetNXTest(t *testing.T) *setnxTest {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	d, err := New(t.Context(), dialResp(t, server.Addr), &Options{Layout: SetNX})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { d.Close() })
 	stranger := dialResp(t, server.Addr)
 	t.Cleanup(func() { stranger.Close() })

@@ -48,9 +48,7 @@ func TestUnacknowledgedThenGranted(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	net := &slowNet{respConn: dialResp(t, server.Addr)}
 	d, err := New(t.Context(), net, &Options{Replicas: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer d.Close()
 	ask := d.(driver.Queuer).Enqueue
 	request := driver.Request{Name: "orders/42", Owner: "a", TTL: 20 * time.Second}
@@ -66,9 +64,7 @@ func TestUnacknowledgedThenGranted(t *testing.T) {
 	request.Owner = "b"
 	g, err := ask(t.Context(), request)
 	net.Do(t.Context(), net.held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	if err := d.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
 		t.Errorf("P1: a hold was ended by what its client had sent before the grant: %v", err)
 	}

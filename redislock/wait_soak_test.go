@@ -48,9 +48,7 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 			}
 			holder := open(t, dialResp(t, server.Addr), nil)
 			g, err := holder.Try(ctx, driver.Request{Name: name, Owner: "holder", TTL: 10 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, err)
 			if c.confirms {
 				ask(broken, "broken")
 			}
@@ -58,16 +56,12 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 			ask(broken, "broken")
 			if c.dies {
 				stop, err := broken.conn.Subscribe(ctx, broken.layout.channel(broken.id), broken.receive)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testserver.Must(t, err)
 				ask(broken, "broken")
 				silence(t, admin, broken, stop)
 			}
 			ask(open(t, dialResp(t, server.Addr), nil), "next")
-			if err := holder.Release(ctx, []driver.Grant{g})[0]; err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, holder.Release(ctx, []driver.Grant{g})[0])
 			info, err := holder.Inspect(ctx, name)
 			if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != c.first {
 				t.Fatalf("P8: %+v, %v, not a hold of %q", info, err, c.first)

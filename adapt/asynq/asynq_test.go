@@ -71,9 +71,7 @@ func schedule(p ticktest.Plan) error {
 func TestSuccession(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	locks, err := holdfast.Open(t.Context(), "file://"+t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer locks.Close()
 	const grace = 300 * time.Millisecond
 	office := election.New(locks, "scheduler", nil)

@@ -79,9 +79,7 @@ func schedule(p ticktest.Plan) error {
 // TestLate: a process that comes to an instant late does not run it.
 func TestLate(t *testing.T) {
 	locks, err := holdfast.Open(t.Context(), "mem://"+t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer locks.Close()
 	ran := 0
 	errBad := errors.New("bad")
@@ -92,13 +90,9 @@ func TestLate(t *testing.T) {
 	}
 	c := cron.New()
 	hourly, err := cron.ParseStandard("0 * * * *")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	id, err := Schedule(c, locks, "job", hourly, o, func(context.Context) error { ran++; return errBad })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	entry := c.Entry(id)
 	now := time.Now()
 	entry.Job.(*job).now = func() time.Time { return now }
@@ -146,9 +140,7 @@ func TestInstants(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	ok := func(context.Context) error { return nil }
 	daily, err := cron.ParseStandard("@daily")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	c := cron.New()
 	if _, err := Schedule(c, nil, "job", cron.Every(time.Minute), nil, ok); err == nil {
 		t.Error("@every is accepted")

@@ -81,16 +81,10 @@ func TestMinimumHold(t *testing.T) {
 		}
 	}
 	locker, err := NewLocker(locks, time.Hour, &holdfast.Options{Note: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	held, err := locker.Lock(t.Context(), "job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := held.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
+	testserver.Must(t, held.Unlock(t.Context()))
 	if _, err := locker.Lock(t.Context(), "job"); !errors.Is(err, holdfast.ErrHeld) {
 		t.Errorf("after a run the job's lock gives %v, want ErrHeld", err)
 	}
@@ -110,9 +104,7 @@ func TestElector(t *testing.T) {
 	if err := other.IsLeader(t.Context()); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("the process that does not lead is told %v", err)
 	}
-	if err := electors[first].IsLeader(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, electors[first].IsLeader(t.Context()))
 	ran := time.Now()
 	closed := make(chan error, 1)
 	go func() { closed <- electors[first].Close() }()
@@ -147,9 +139,7 @@ func waitForLeader(t *testing.T, electors []*Elector) int {
 
 func open(t *testing.T) *holdfast.Client {
 	locks, err := holdfast.Open(t.Context(), "mem://"+t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }

@@ -73,9 +73,7 @@ func TestThreeAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	db, err := open(server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer db.Close()
 	var ran int
 	if err := db.QueryRow("SELECT count(*) FROM ran").Scan(&ran); err != nil || ran != 1 {
@@ -85,18 +83,14 @@ func TestThreeAtOnce(t *testing.T) {
 
 func TestLocker(t *testing.T) {
 	locks, err := holdfast.Open(t.Context(), "file://"+t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer locks.Close()
 	mutex := locks.Mutex("migrations/app", nil)
 	l := NewLocker(mutex)
 	if err := l.Unlock(t.Context(), nil); !errors.Is(err, holdfast.ErrNotHeld) {
 		t.Errorf("Unlock before Lock: %v", err)
 	}
-	if err := l.Lock(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, l.Lock(t.Context(), nil))
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := NewLocker(mutex).Lock(short, nil); !errors.Is(err, holdfast.ErrHeld) {
@@ -106,9 +100,7 @@ func TestLocker(t *testing.T) {
 	if err != nil || len(info.Holders) != 1 {
 		t.Fatal(info, err)
 	}
-	if err := locks.Break(t.Context(), "migrations/app", info.Holders[0].Token); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, locks.Break(t.Context(), "migrations/app", info.Holders[0].Token))
 	if err := l.Lock(t.Context(), nil); err == nil {
 		t.Error("a second Lock of one locker, whose first was lost, is accepted")
 	}
@@ -116,8 +108,6 @@ func TestLocker(t *testing.T) {
 		t.Errorf("Unlock after a break: %v, want ErrLost", err)
 	}
 	lease, err := mutex.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	lease.Release()
 }

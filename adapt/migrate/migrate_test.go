@@ -55,9 +55,7 @@ func TestThreeAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 {
 		locks, err := holdfast.Open(t.Context(), store)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		defer locks.Close()
 		all.Go(func() {
 			err := hfmigrate.Up(t.Context(), locks.Mutex("migrations/app", nil), func() (*migrate.Migrate, error) {
@@ -70,9 +68,7 @@ func TestThreeAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	db, err := sql.Open("pgx", server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer db.Close()
 	var ran, locks int
 	if err := db.QueryRow("SELECT count(*), sum(locks) FROM ran").Scan(&ran, &locks); err != nil || ran != 1 {
@@ -87,9 +83,7 @@ func TestThreeAtOnce(t *testing.T) {
 func TestGracefulStop(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	locks, err := holdfast.Open(t.Context(), "file://"+t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer locks.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	errEnough := errors.New("enough")

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestUsage: wrong usage is refused before any I/O, in one line that names what is right (P10), without a password.
@@ -75,9 +76,7 @@ func TestUsage(t *testing.T) {
 func TestFullOutput(t *testing.T) {
 	w := newWorld(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer full.Close()
 	defer w.hold("job")()
 	for _, args := range [][]string{
@@ -95,9 +94,7 @@ func TestFullOutput(t *testing.T) {
 func TestForeignDirectory(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(w.locks, "people.lock")
-	if err := errors.Join(os.Mkdir(w.locks, 0o700), os.WriteFile(file, []byte("not a lock\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, errors.Join(os.Mkdir(w.locks, 0o700), os.WriteFile(file, []byte("not a lock\n"), 0o600)))
 	for _, args := range [][]string{{"ls"}, {"break", "x", "--token", "1"}, {"run", "x", "--", "touch", w.path("ran")}} {
 		w.run(69, args...).expectErr("name an empty directory")
 	}
@@ -211,9 +208,7 @@ func TestSchema(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "locks.db")
 	db, err := sql.Open("sqlite", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer db.Close()
 	text := w.run(0, "schema", "--dialect", "sqlite", "--tables", "app", "optimistic", "txlock", "fence", "locks").out.String()
 	for range 2 { // again: it must not mind
@@ -314,9 +309,7 @@ func TestEmptyStoreVariable(t *testing.T) {
 // TestSchemesHaveTheirPackages: the package that driver.Open tells others to import for a scheme registers it.
 func TestSchemesHaveTheirPackages(t *testing.T) {
 	text, err := os.ReadFile("../../internal/storeurl/storeurl.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	for _, scheme := range driver.Schemes() {
 		row := regexp.MustCompile(`"([a-z/]+)": +\{.*"` + regexp.QuoteMeta(scheme) + `"`).FindSubmatch(text)
 		if scheme == "cut" { // of these tests

@@ -57,13 +57,9 @@ func redisServers(t *testing.T, n int) (addresses []string) {
 func openURL(t *testing.T, url string) driver.Driver {
 	t.Helper()
 	u, err := driver.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	d, err := driver.Open(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return d
 }
 
@@ -71,9 +67,7 @@ func openURL(t *testing.T, url string) driver.Driver {
 func overTwo(t *testing.T) documentedStore {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	d, err := fallback.New(openURL(t, "redis://"+server.Addr), openURL(t, "file://"+t.TempDir()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer d.Close()
 	return documentedStore{Package: "fallback", Driver: d, Caps: d.Caps()}
 }
@@ -137,9 +131,7 @@ func same(t *testing.T, name string, wanted func([]byte) ([]byte, error)) {
 		t.Errorf("%s differs from the drivers' Caps; if those are right, run\n\tgo test -tags soak ./cmd/holdfast -run TestGuaranteesDoc -update", name)
 		return
 	}
-	if err := os.WriteFile(name, want, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(name, want, 0o666))
 }
 
 func TestEveryFaultHasAMeaning(t *testing.T) {

@@ -46,9 +46,7 @@ func TestLoss(t *testing.T) {
 	p.says(errCut.Error())
 	p.says("the command was killed")
 	ttl, err := time.ParseDuration(renewedTTL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	for _, f := range files[:2] {
 		term, last := stamped(f+".term"), stamped(f)
 		if had := last.Sub(term); term == 0 || had < grace-late || had > grace+ttl/50 {
@@ -151,9 +149,7 @@ func TestKilledGuard(t *testing.T) {
 		if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guard)); err != nil || string(comm) != "holdfast-guard\n" {
 			t.Errorf("the guard is called %q (%v)", comm, err)
 		}
-		if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, syscall.Kill(guard, syscall.SIGKILL))
 	}, "run", "x")
 	p.ends(128 + 9)
 }
@@ -177,9 +173,7 @@ func TestGuardOutlivesSignals(t *testing.T) {
 		}
 	}
 	w.run(75, "run", "-n", "x", "--", "true") // time for the guard to end, if it did
-	if err := os.WriteFile(w.path("go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(w.path("go"), nil, 0o600))
 	p.ends(0)
 }
 
@@ -187,20 +181,14 @@ func TestGuardOutlivesSignals(t *testing.T) {
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	fd := int(w.Fd())
-	if err := syscall.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, syscall.SetNonblock(fd, true))
 	for err == nil {
 		_, err = syscall.Write(fd, make([]byte, 4096))
 	}
-	if err := syscall.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, syscall.SetNonblock(fd, false))
 	return w
 }
 
@@ -262,9 +250,7 @@ func TestLossInContainer(t *testing.T) {
 	file := filepath.Join(w.path("data"), "stamps")
 	p := w.container(ownProc, "sh", "-c", `holdfast --store "$0" run --ttl 2s --grace 0s x -- tree "$1"; echo "code $?"; cat`, w.cutURL(), file)
 	stdin, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	p.start()
 	awaitStamps(t, treeFiles(file)...)
 	w.cut()

@@ -71,9 +71,7 @@ func TestElectStandsAgain(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.ends(5)
 	text, err := os.ReadFile(w.path("terms"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	terms := strings.Fields(strings.ReplaceAll(string(text), "term", ""))
 	if len(terms) != 2 || terms[0] >= terms[1] { // decimals of the same length
 		t.Errorf("the terms have the tokens %v, want two, increasing", terms)
@@ -87,9 +85,7 @@ func TestElectLoses(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("elect", "--ttl", renewedTTL, "office", "--", "stamp", w.path("a"))
 	awaitStamps(t, w.path("a"))
-	if err := os.Remove(w.path("a")); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.Remove(w.path("a")))
 	w.breakLock("office")
 	awaitStamps(t, w.path("a")) // by the command of the second term
 	p.says("the office was lost; standing again")
@@ -109,9 +105,7 @@ func TestLeaderWatch(t *testing.T) {
 	await(t, "the leader", func() bool {
 		return strings.Contains(people.out.String(), `me\x1b`) && strings.Contains(programs.out.String(), `"value":"me\u001b"`)
 	})
-	if err := os.WriteFile(w.path("end"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(w.path("end"), nil, 0o600))
 	p.ends(0)
 	await(t, "the second vacancy", func() bool { return strings.Count(people.out.String(), "(vacant)") == 2 })
 	for _, p := range []*process{people, programs} {
@@ -281,8 +275,6 @@ func TestDoctor(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	if err := os.WriteFile(files[0], []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(files[0], []byte("nonsense"), 0o600))
 	w.run(1, "doctor").expectOut("error    records: ")
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 func TestRunPassesThrough(t *testing.T) {
@@ -55,9 +56,7 @@ func TestRunCommandMissing(t *testing.T) {
 	w := newWorld(t)
 	plain, script := w.path("plain"), w.path("script")
 	for file, mode := range map[string]os.FileMode{plain: 0o600, script: 0o700} {
-		if err := os.WriteFile(file, []byte("#!/no/such/interpreter\n"), mode); err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, os.WriteFile(file, []byte("#!/no/such/interpreter\n"), mode))
 	}
 	// What could not be started has no minimum hold.
 	w.run(126, "run", "-n", "--min-hold", "1h", "x", "--", script)
@@ -105,9 +104,7 @@ func TestSharedAndSlots(t *testing.T) {
 func TestDescriptors(t *testing.T) {
 	w := newWorld(t)
 	extra, err := os.Create(w.path("extra"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer extra.Close()
 	p := w.command("run", "x", "--", "sh", "-c", "for f in /proc/$$/fd/*; do readlink $f || :; done; echo through >&3")
 	p.cmd.ExtraFiles = []*os.File{extra}
@@ -155,9 +152,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	p.start()
 	p.awaitOutput("up")
 	p.signal(syscall.SIGHUP) // as if the terminal of a nohup had gone
-	if err := os.WriteFile(w.path("go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(w.path("go"), nil, 0o600))
 	p.ends(0)
 }
 

@@ -31,16 +31,12 @@ func TestWrongPasswordOfEtcd(t *testing.T) {
 	w := newWorld(t)
 	addr := testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()
 	root, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer root.Close()
 	_, err1 := root.UserAdd(t.Context(), "root", "secret")
 	_, err2 := root.UserGrantRole(t.Context(), "root", "root")
 	_, err3 := root.AuthEnable(t.Context())
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, errors.Join(err1, err2, err3))
 	w.run(0, "--store", "etcd://root:secret@"+addr, "run", "x", "--", "true")
 	w.run(69, "--store", "etcd://root:wrong@"+addr, "run", "-w", "1h", "x", "--", "true").expectErr("password")
 	w.run(69, "--store", "etcd://"+addr, "run", "x", "--", "true")
@@ -114,9 +110,7 @@ func TestServerGone(t *testing.T) {
 			p.expectErr(`lock "x" could not be renewed in `)
 			p.hidesPassword()
 			ttl, err := time.ParseDuration(lossTTL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, err)
 			for _, f := range treeFiles(file) {
 				if over := stamped(f).Sub(latest) - ttl; over >= 0 {
 					t.Errorf("%s went on for %v after its hold had ended", f, over)

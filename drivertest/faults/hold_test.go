@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -35,15 +36,11 @@ func TestOverlaps(t *testing.T) {
 // TestWatch: a hold that ends is trusted until its deadline, and one that is broken not after the last poll before.
 func TestWatch(t *testing.T) {
 	c, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer c.Close()
 	take := func(o *holdfast.Options) *holdfast.Lease {
 		lease, err := c.Mutex("x", o).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		return lease
 	}
 	const ttl = 100 * time.Millisecond

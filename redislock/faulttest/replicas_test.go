@@ -51,9 +51,7 @@ func (p pair) failOver(t testing.TB) {
 func openWith(t testing.TB, addr, params string) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.Open(t.Context(), url(addr)+"?"+params)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { c.Close() }) // its server may be gone
 	return c
 }
@@ -70,9 +68,7 @@ func TestReplicaTakesOver(t *testing.T) {
 	o := &holdfast.Options{TTL: 2 * time.Second, RenewEvery: -1}
 	get := func(t *testing.T, c *holdfast.Client) *holdfast.Lease {
 		lease, err := patiently(t, c, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		return lease
 	}
 	cases := map[string]func(t *testing.T, p pair, c *holdfast.Client) *holdfast.Lease{
@@ -120,9 +116,7 @@ func takesOver(t *testing.T, params string, take func(*testing.T, pair, *holdfas
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	after, err := b.Mutex("x", nil).Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	if !errors.Is(before.Err(), holdfast.ErrLost) {
 		t.Errorf("P1: the next holder came, and the one before says %v", before.Err())
 	}
@@ -269,14 +263,10 @@ func unacknowledgedRenewal(t *testing.T, params string) bool {
 		default:
 		}
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	lease, err := patiently(t, c, &holdfast.Options{TTL: 4 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	p.replica.Pause()
 	until(t, "a renewal is refused", func() bool { // it may have acknowledged one before it was stopped
 		err = lease.Renew(t.Context())
@@ -308,8 +298,6 @@ func unacknowledgedRenewal(t *testing.T, params string) bool {
 func openDriver(t testing.TB, raw string) driver.Driver {
 	t.Helper()
 	d, err := driver.Open(t.Context(), parse(t, raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return d
 }

@@ -37,9 +37,7 @@ func TestWrapCluster(t *testing.T) {
 	t.Parallel()
 	c := testserver.StartCluster(t, testserver.ClusterOptions{})
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{c.Servers[0].Addr}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer client.Close()
 	conntest.Refuses(t, Wrap(client), "redis+cluster://")
 }

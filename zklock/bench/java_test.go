@@ -30,16 +30,10 @@ func startJava(b *testing.B) *java {
 	cmd := exec.Command("java", "-cp", filepath.Join(dir, "*"), "CuratorBurst.java") // which is compiled first
 	cmd.Stderr = j.errors
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
+	testserver.Must(b, cmd.Start())
 	b.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait() // it has answered all that it was asked
@@ -57,9 +51,7 @@ func (j *java) burst(b *testing.B, servers string, w workload) (shares []int) {
 	}
 	for text := range strings.SplitSeq(j.answers.Text(), ",") {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testserver.Must(b, err)
 		shares = append(shares, n)
 	}
 	return shares

@@ -13,6 +13,7 @@ import (
 	stockzk "github.com/go-zookeeper/zk"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	_ "github.com/holdfastlock/holdfast/zklock"
 )
 
@@ -67,9 +68,7 @@ func burst(b *testing.B, w workload, open opener) (shares []int) {
 func ours(b *testing.B, servers string) opener {
 	return func(path string) (func() error, func()) {
 		locks, err := holdfast.Open(b.Context(), "zk://"+servers)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testserver.Must(b, err)
 		lock := locks.Mutex(strings.TrimPrefix(path, "/"), nil)
 		return func() error {
 			lease, err := lock.Acquire(b.Context())
@@ -99,9 +98,7 @@ func stock(b *testing.B, servers string) opener {
 func dial(b *testing.B, servers string) *stockzk.Conn {
 	b.Helper()
 	conn, events, err := stockzk.Connect(strings.Split(servers, ","), session, stockzk.WithLogInfo(false), stockzk.WithLogger(silent{}))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
 	for patience := time.After(time.Minute); ; {
 		select {
 		case e := <-events:

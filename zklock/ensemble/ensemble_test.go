@@ -33,14 +33,10 @@ func TestServer(t *testing.T) {
 			} {
 				c.config.Servers = []string{m.Addr}
 				d, err := zklock.New(t.Context(), c.config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testserver.Must(t, err)
 				d.Close()
 				got, err := ensemble.Try(t.Context(), c.config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testserver.Must(t, err)
 				if *got != (ensemble.Trial{Shortest: 500 * time.Millisecond, Longest: 20 * time.Second, Anyone: c.anyone}) {
 					t.Errorf("%s: %+v", c.config.Prefix, got)
 				}

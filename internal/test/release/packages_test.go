@@ -155,8 +155,6 @@ func one(t *testing.T, dir, pattern string) string {
 func must(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	out, err := run(dir, env, name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return out
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 const module = "github.com/holdfastlock/holdfast"
@@ -155,9 +157,7 @@ func run(dir string, env []string, name string, args ...string) (string, error) 
 func released(t *testing.T) *repo {
 	t.Helper()
 	r, err := published()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return r
 }
 
@@ -166,9 +166,7 @@ func released(t *testing.T) *repo {
 func TestTags(t *testing.T) {
 	r := released(t)
 	out, err := run(r.clone, nil, "go", "list", "-m", "-f", "{{.Path}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	tags := map[string]bool{}
 	for _, tag := range r.tags {
 		tags[tag] = true
@@ -219,9 +217,7 @@ func TestScriptRefuses(t *testing.T) {
 		}
 	}
 	dirty := filepath.Join(r.clone, "dirty")
-	if err := os.WriteFile(dirty, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(dirty, nil, 0o644))
 	defer os.Remove(dirty)
 	if _, err := run(r.clone, nil, "scripts/release", "v99.0.0-a"); err == nil || !strings.Contains(err.Error(), "not committed") {
 		t.Errorf("with a file that is not committed: %v", err)
@@ -265,9 +261,7 @@ func TestDocumentation(t *testing.T) {
 	if program == nil {
 		t.Fatal("README has no whole program")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(program[1], `os.Getenv("HOME")`, `"`+dir+`"`, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(program[1], `os.Getenv("HOME")`, `"`+dir+`"`, 1)), 0o644))
 	if _, err := r.goTool(dir, "build", "-o", "app", "."); err != nil {
 		t.Fatal(err)
 	}
@@ -280,9 +274,7 @@ func TestDocumentation(t *testing.T) {
 func texts(t *testing.T, root string) (readme, pages string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".md" {
 			text, err := os.ReadFile(path)
@@ -291,8 +283,6 @@ func texts(t *testing.T, root string) (readme, pages string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return string(data), pages
 }

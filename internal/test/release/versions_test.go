@@ -59,9 +59,7 @@ func TestTwoVersions(t *testing.T) {
 func (r *repo) lastRelease(t *testing.T) string {
 	t.Helper()
 	out, err := run(r.root, nil, "git", "tag", "--list", "--sort=-version:refname", "cmd/holdfast/v*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	tags := slices.DeleteFunc(strings.Fields(out), func(tag string) bool { return strings.Contains(tag, "-") })
 	if len(tags) == 0 {
 		return filepath.Join(r.bin, "holdfast")
@@ -84,18 +82,12 @@ func exclude(t *testing.T, store, holder, other string) int64 {
 	hold := command(store, holder, "run", "job", "--", "sh", "-c", "echo $HOLDFAST_TOKEN; read end")
 	stdin, err1 := hold.StdinPipe()
 	stdout, err2 := hold.StdoutPipe()
-	if err := errors.Join(err1, err2, hold.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, errors.Join(err1, err2, hold.Start()))
 	t.Cleanup(func() { hold.Process.Kill() })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	token, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	err = command(store, other, "run", "-n", "job", "--", "true").Run()
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != busy {
 		t.Errorf("%s while %s holds the lock: %v, want exit code %d", other, holder, err, busy)
@@ -104,9 +96,7 @@ func exclude(t *testing.T, store, holder, other string) int64 {
 		t.Errorf("ls of %s: %s, %v, want a holder with token %d", other, out, err, token)
 	}
 	waiter := command(store, other, "run", "-w", "30s", "job", "--", "true")
-	if err := waiter.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, waiter.Start())
 	io.WriteString(stdin, "\n")
 	if err := hold.Wait(); err != nil {
 		t.Errorf("%s: %v", holder, err)

@@ -57,9 +57,7 @@ func fromURL(t testing.TB, address string) redislock.Conn {
 func dialBy(t testing.TB, raw string, proxies map[string]string) redislock.Conn {
 	t.Helper()
 	u, err := driver.ParseURL(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	c, err := redislock.DialBy(context.Background(), u, func(ctx context.Context, network, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, cmp.Or(proxies[address], address))
 	})

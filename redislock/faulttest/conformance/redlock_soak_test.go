@@ -24,9 +24,7 @@ import (
 func redlockClient(t testing.TB, nodes servers) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.Open(t.Context(), "redlock://"+strings.Join(nodes.addresses(), ","))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { c.Close() }) // without a majority it cannot confirm what is left
 	return c
 }
@@ -56,13 +54,9 @@ func votes(t testing.TB, nodes servers, name string) (all []driver.Holder) {
 	t.Helper()
 	for _, server := range nodes {
 		d, err := driver.Open(t.Context(), &url.URL{Scheme: "redis", Host: server.Addr, RawQuery: "hf.forget=go"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		info, err := d.(driver.Operator).Inspect(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		all = append(all, info.Holders...)
 		d.Close()
 	}
@@ -145,9 +139,7 @@ func bareMajority(t *testing.T, o quorum.Options, lose func(*testserver.Redis)) 
 		t.Fatal(err)
 	}
 	a, err := d.Try(t.Context(), driver.Request{Name: "orders/42", Owner: "a", TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	lose(nodes[2])
 	return a, b
 }

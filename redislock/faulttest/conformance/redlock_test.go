@@ -46,9 +46,7 @@ func redlock(t testing.TB, addresses []string, longest time.Duration, o quorum.O
 		}})
 	}
 	d, err := quorum.Open(t.Context(), "redlock:test", nodes, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return d
 }
 

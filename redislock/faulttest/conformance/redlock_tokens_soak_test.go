@@ -32,9 +32,7 @@ func durableNodes(t testing.TB, n int) servers {
 func durableClient(t testing.TB, nodes servers) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.Open(t.Context(), "redlock://"+strings.Join(nodes.addresses(), ",")+"?hf.durable=yes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -64,12 +62,8 @@ func token(t testing.TB, d driver.Driver) driver.Token {
 	for ; errors.Is(err, driver.ErrHeld); g, err = try() {
 		time.Sleep(100 * time.Millisecond)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
+	testserver.Must(t, d.Release(t.Context(), []driver.Grant{g})[0])
 	return g.Token
 }
 

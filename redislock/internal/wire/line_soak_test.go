@@ -21,9 +21,7 @@ func open(t *testing.T, address string, patience time.Duration, hello ...Command
 	t.Helper()
 	l := openLine(&Options{Hello: hello, Dial: to(address)}, patience)
 	t.Cleanup(l.close)
-	if err := l.await(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, l.await(t.Context()))
 	return l
 }
 

@@ -11,25 +11,21 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestSpinner reads what has come, what comes late, a deadline and the end, as the connection does. It looks again
 // when something came in time, and ever less often while nothing does.
 func TestSpinner(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer l.Close()
 	near, err := net.Dial("unix", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer near.Close()
 	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // else a host with one processor has none
 	s := newSpinner(near)
 	if newSpinner(struct{ *net.UnixConn }{near.(*net.UnixConn)}) != nil {

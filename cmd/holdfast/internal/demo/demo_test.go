@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestMain lets the test program be the processes of the demonstration too.
@@ -38,14 +40,10 @@ func ownTempDir(t *testing.T) {
 func demonstrated[R any](t *testing.T, show func(context.Context, Options) error, store string, ticks int) (results []R, progress string) {
 	t.Helper()
 	var out, lines bytes.Buffer
-	if err := show(t.Context(), Options{Store: store, JSON: true, Out: &out, Progress: &lines, Ticks: ticks}); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, show(t.Context(), Options{Store: store, JSON: true, Out: &out, Progress: &lines, Ticks: ticks}))
 	exact := json.NewDecoder(&out)
 	exact.DisallowUnknownFields()
-	if err := exact.Decode(&results); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, exact.Decode(&results))
 	t.Logf("%+v", results)
 	return results, lines.String()
 }
@@ -98,12 +96,8 @@ func TestKilledService(t *testing.T) {
 	f := newFleet(t.Context())
 	w := work{Sale: &service{Database: t.TempDir() + "/db", PauseFirst: true}}
 	stopped, _, err := f.start(w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pause(stopped); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
+	testserver.Must(t, pause(stopped))
 	w.Sale.Database = t.TempDir() // it cannot be opened as a file
 	_, _, err = f.start(w)
 	if err := f.wait(err); err == nil || !strings.Contains(err.Error(), "demo: process ") {

@@ -31,9 +31,7 @@ func examine(t *testing.T, rawURL string) map[string]Finding {
 func examineWithin(t *testing.T, rawURL string, within time.Duration) map[string]Finding {
 	t.Helper()
 	u, err := driver.ParseURL(rawURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	p := Patient{URL: u}
 	opening, opened := context.WithTimeout(t.Context(), within)
 	defer opened()
@@ -88,9 +86,7 @@ func await(t *testing.T, what string, so func() bool) {
 func own(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.Chmod(dir, 0o700))
 	return filepath.Join(dir, name)
 }
 
@@ -337,9 +333,7 @@ func TestTransport(t *testing.T) {
 		"postgres:///d?host=/run/postgresql": OK, "postgres:///d?host=db": Warning,
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		p, check := Patient{URL: u, Client: &holdfast.Client{}}, checks[u.Scheme][0]
 		if u.Scheme == "postgres" {
 			check = func(_ context.Context, p Patient) []Finding { return transport(p, false, "a remedy") }

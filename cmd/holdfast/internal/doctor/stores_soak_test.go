@@ -28,9 +28,7 @@ import (
 func execute(t *testing.T, driver, dsn string) func(texts ...string) {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return func(texts ...string) {
 		t.Helper()
@@ -195,13 +193,9 @@ func redisURL(addr, user string) string { return "redis://" + user + ":" + passw
 func admin(t *testing.T, addr string) func(args ...string) any {
 	t.Helper()
 	u, err := driver.ParseURL(redisURL(addr, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	conn, err := redislock.Dial(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return func(args ...string) any {
 		t.Helper()
@@ -288,9 +282,7 @@ func TestAccess(t *testing.T) {
 				return redisURL(addr, name) + params
 			}
 			url := user("enough")
-			if err := use(t.Context(), url, name != "" && name != "lock"); err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, use(t.Context(), url, name != "" && name != "lock"))
 			for seen := range commandsSeen(ask) {
 				if !slices.Contains(acl, "+"+seen) {
 					t.Errorf("the driver runs %s, which the doctor does not try", seen)
@@ -340,9 +332,7 @@ func commandsSeen(ask func(...string) any) map[string]bool {
 func TestDeadServer(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() { silent.Close() })
 	for _, scheme := range []string{"redis", "etcd", "postgres", "mariadb", "zk"} {
 		for what, addr := range map[string]string{"absent": "127.0.0.1:1", "silent": silent.Addr().String()} {

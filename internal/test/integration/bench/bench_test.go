@@ -36,9 +36,7 @@ var starts = map[string]func(testing.TB) (addr string, stop func()){
 	"postgres": func(t testing.TB) (string, func()) {
 		s := testserver.StartPostgres(t, "fsync=on", "max_connections=4000", "shared_preload_libraries=pg_stat_statements")
 		db, err := sql.Open("pgx", s.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		defer db.Close()
 		if _, err := db.Exec("CREATE EXTENSION pg_stat_statements"); err != nil {
 			t.Fatal(err)
@@ -82,15 +80,11 @@ func benchmark(b *testing.B, s *store) {
 
 func settingsNow(b *testing.B, reps int, window time.Duration) settings {
 	set, err := settingsOf(os.Getenv, reps, window)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
 	loops, _ := strconv.Atoi(os.Getenv("HOLDFAST_BENCH_BUSY"))
 	for range loops {
 		loop := exec.CommandContext(b.Context(), "sh", "-c", "while :; do :; done")
-		if err := loop.Start(); err != nil {
-			b.Fatal(err)
-		}
+		testserver.Must(b, loop.Start())
 		b.Cleanup(func() { loop.Wait() }) // the context has ended
 	}
 	return set
@@ -162,9 +156,7 @@ func BenchmarkCrash(b *testing.B) {
 					continue // etcd has no shorter leases
 				}
 				got, err := crash(b, s, addr, ttl, max(ttl, 5*time.Second), holders)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testserver.Must(b, err)
 				line += fmt.Sprintf(" %.2f–%.2f s", slices.Min(got.freed).Seconds(), slices.Max(got.freed).Seconds())
 				if got.requests > 0 {
 					line += fmt.Sprintf("; %.2f/s", got.requests)

@@ -77,9 +77,7 @@ func pairOf(b *testing.B, lock locker) func(worker int) error {
 
 func pairAt(b *testing.B, url string) func(worker int) error {
 	lock, err := openHoldfast(b.Context(), url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
 	return pairOf(b, lock)
 }
 
@@ -88,9 +86,7 @@ func pairAt(b *testing.B, url string) func(worker int) error {
 func BenchmarkCluster(b *testing.B) {
 	cluster := testserver.StartCluster(b, testserver.ClusterOptions{})
 	raw, err := openRaw(b.Context(), cluster.Servers[0].Addr)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
 	times := compare(b, 64, 5000, []way{{"raw", pairOf(b, raw)}, {"holdfast", pairAt(b, "redis+cluster://"+cluster.Addrs())}})
 	var ratios []float64
 	for i, raw := range times["raw"] {
@@ -108,9 +104,7 @@ func BenchmarkReplicas(b *testing.B) {
 	primary := testserver.StartRedis(b, testserver.RedisOptions{})
 	testserver.StartRedisReplicas(b, primary, 1, testserver.RedisOptions{})
 	client, err := newRueidis(primary.Addr)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testserver.Must(b, err)
 	defer client.Close()
 	for _, workers := range []int{1, 64} {
 		b.Run(strconv.Itoa(workers), func(b *testing.B) {
@@ -162,9 +156,7 @@ func BenchmarkRedlock(b *testing.B) {
 	clients := map[string][]locker{}
 	for range 8 {
 		ours, err := openHoldfast(b.Context(), "redlock://"+strings.Join(addresses, ","))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testserver.Must(b, err)
 		var pools []redsyncredis.Pool
 		for _, address := range addresses {
 			pools = append(pools, syncgoredis.NewPool(redis.NewClient(&redis.Options{Addr: address})))

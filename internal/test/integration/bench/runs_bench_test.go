@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 	"github.com/holdfastlock/holdfast/sqllock/mysqlconn"
 	"github.com/holdfastlock/holdfast/sqllock/pgconn"
@@ -69,21 +70,15 @@ func BenchmarkSharedPool(b *testing.B) {
 			addr, stop := starts[s.name](b)
 			defer stop()
 			db, err := pool(s.url(addr), s.pool)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testserver.Must(b, err)
 			defer db.Close()
 			db.SetMaxOpenConns(connections)
 			var all []*holdfast.Client
 			for range clients {
 				d, err := s.open(b.Context(), db, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testserver.Must(b, err)
 				c, err := holdfast.New(d, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testserver.Must(b, err)
 				defer c.Close()
 				all = append(all, c)
 			}

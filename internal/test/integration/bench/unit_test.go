@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // TestPeersExclude lets every peer of every store lock twice: each must open, and each must exclude.
@@ -26,13 +28,9 @@ func TestPeersExclude(t *testing.T) {
 
 func excludes(t *testing.T, p peer, addr string) {
 	lock, err := p.open(t.Context(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	h, err := lock(t.Context(), p.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	if p.can&(hot|crowd) != 0 { // the floor does not wait
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -40,15 +38,11 @@ func excludes(t *testing.T, p peer, addr string) {
 			t.Error("locked twice")
 		}
 	}
-	if err := h.release(); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, h.release())
 	if h, err = lock(t.Context(), p.name); err != nil {
 		t.Fatalf("after the release: %v", err)
 	}
-	if err := h.release(); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, h.release())
 }
 
 // TestEveryWorkloadMeasures runs each workload for a moment, with two processes of few clients.
@@ -82,13 +76,9 @@ func TestEveryWorkloadMeasures(t *testing.T) {
 func TestArenaSeesOverlaps(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "arena")
 	one, err := openArena(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	two, err := openArena(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	one.stage.Store(measured)
 	if first, same, other := one.enter(1, 0), two.enter(1, 0), two.enter(2, 0); first != 0 || same != 0 || other <= 0 {
 		t.Errorf("gaps of %v before the first hold, %v before one of the same worker, %v before another's", first, same, other)

@@ -44,9 +44,7 @@ var labelValues = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
 func queries(t *testing.T, job string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(packaging + "/grafana/" + job + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	grafana := cog.NewRuntime()
 	grafana.RegisterPanelcfgVariant(timeseries.VariantConfig())
 	grafana.RegisterDataqueryVariant(query.VariantConfig())
@@ -103,9 +101,7 @@ var alert = regexp.MustCompile(`(?m)^ +- alert: (\S+)\n +expr: (.*) [<>] [0-9.e]
 func alerts(t *testing.T, job string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(packaging + "/prometheus/" + job + ".rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	all := map[string]string{}
 	for _, m := range alert.FindAllStringSubmatch(string(text), -1) {
 		all[m[1]] = m[2]
@@ -126,9 +122,7 @@ func TestRules(t *testing.T) {
 			}
 		}
 		text, err := os.ReadFile(tests)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		for name := range alerts(t, job) {
 			if !strings.Contains(string(text), fmt.Sprintf("alertname=%q", name)) {
 				t.Errorf("%s does not fire %s", tests, name)
@@ -143,9 +137,7 @@ func load(ctx context.Context, t *testing.T, addrs string) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range 4 {
 		c, err := holdfast.Open(ctx, "cell://"+addrs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		all.Go(func() {
 			defer c.Close()
 			for n := 0; ctx.Err() == nil; n++ {
@@ -216,9 +208,7 @@ func TestDashboards(t *testing.T) {
 func startPrometheus(t *testing.T, jobs map[string]string) (addr string) {
 	t.Helper()
 	rules, err := filepath.Abs(packaging + "/prometheus/*.rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	config := fmt.Sprintf(`
 global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 1s}
 rule_files: [%q]
@@ -240,14 +230,10 @@ scrape_configs:
 func series(t *testing.T, addr, query string) int {
 	t.Helper()
 	resp, err := http.Get("http://" + addr + "/api/v1/query?query=" + url.QueryEscape(query))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	var said struct {
 		Status, Error string
 		Data          struct{ Result []json.RawMessage }

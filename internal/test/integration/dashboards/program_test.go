@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	_ "github.com/holdfastlock/holdfast/celllock" // of the clients of dashboards_test.go
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/otelhold"
 	_ "github.com/holdfastlock/holdfast/redislock"
@@ -42,19 +43,13 @@ func TestMain(m *testing.M) {
 func startProgram(t *testing.T, url string) (addr string) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), programEnv+"="+url)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
+	testserver.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill() // it may have ended
 		cmd.Wait()         // it was killed

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // exercise does with a store, as two clients of its URL, everything that locks can do there. So
@@ -21,9 +22,7 @@ func exercise(t *testing.T, url string) {
 	var clients [2]*holdfast.Client
 	for i := range clients {
 		c, err := holdfast.Open(ctx, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		defer c.Close()
 		clients[i] = c
 	}
@@ -36,9 +35,7 @@ func exercise(t *testing.T, url string) {
 	}
 
 	lease, err := one.Mutex("exercise/mutex", nil).Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	check("renew", lease.Renew(ctx))
 	next := make(chan *holdfast.Lease, 1)
 	go func() {
@@ -48,9 +45,7 @@ func exercise(t *testing.T, url string) {
 	}()
 	for {
 		info, err := one.Inspect(ctx, "exercise/mutex")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		if len(info.Waiters) > 0 {
 			break
 		}

@@ -18,6 +18,7 @@ import (
 	_ "github.com/holdfastlock/holdfast/celllock"
 	_ "github.com/holdfastlock/holdfast/etcdlock"
 	_ "github.com/holdfastlock/holdfast/filelock"
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 	_ "github.com/holdfastlock/holdfast/memlock"
 	_ "github.com/holdfastlock/holdfast/redislock"
 	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"
@@ -46,9 +47,7 @@ var schemes = map[string][]string{
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	return string(text)
 }
 
@@ -99,9 +98,7 @@ func TestSettings(t *testing.T) {
 		var want []string
 		for _, scheme := range list {
 			u, err := driver.ParseURL(scheme + ":///var/lib/app?hf.nosuch=1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, err)
 			_, err = driver.Open(context.Background(), u)
 			found := known.FindStringSubmatch(fmt.Sprint(err))
 			if found == nil {

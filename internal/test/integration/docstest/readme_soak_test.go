@@ -68,9 +68,7 @@ func TestReadmeModules(t *testing.T) {
 			t.Parallel()
 			r := newRunner(t)
 			text := strings.Replace(program, "holdfast/filelock", "holdfast/"+module, 1)
-			if err := os.WriteFile(filepath.Join(r.dir, "main.go"), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, os.WriteFile(filepath.Join(r.dir, "main.go"), []byte(text), 0o600))
 			r.shell(module, strings.Replace(steps, "MODULE=etcdlock", "MODULE="+module, 1)+"go vet .", "")
 		})
 	}

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/test/testserver"
 )
 
 // runWithin is how long a block may run.
@@ -53,19 +55,13 @@ type runner struct {
 func newRunner(t *testing.T, replace ...string) *runner {
 	t.Helper()
 	bin, err := commandDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	repo, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	r := &runner{t: t, dir: t.TempDir(), replace: strings.NewReplacer(replace...)}
 	environment := fmt.Sprintf("unset HOLDFAST_STORE XDG_STATE_HOME GOWORK; export PATH=%q:$PATH HOME=%q HOLDFAST=%q \n%s",
 		bin, r.dir, repo, goCaches(t))
-	if err := os.WriteFile(r.environment(), []byte(environment), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(r.environment(), []byte(environment), 0o600))
 	return r
 }
 
@@ -228,9 +224,7 @@ func (r *runner) program(at, text, note string) {
 func goCaches(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	v := strings.Split(string(out), "\n")
 	return fmt.Sprintf("export GOCACHE=%q GOMODCACHE=%q GOPROXY=%q GOSUMDB=%q\n", v[0], v[1], v[2], v[3])
 }
@@ -273,9 +267,7 @@ func trimmed(text string) string {
 func quoted(t *testing.T, at, text string) {
 	t.Helper()
 	all, err := sources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	for _, source := range all {
 		if strings.Contains(source, trimmed(text)) {
 			return

@@ -29,9 +29,7 @@ func TestRedisPage(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	host, port, err := net.SplitHostPort(server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	newRunner(t, "redis-cli ", "redis-cli -h "+host+" -p "+port+" ", "redis.example.org:6379", server.Addr).page(pageOf("redis"))
 	exercise(t, "redis://app:secret@"+server.Addr)
 }
@@ -115,9 +113,7 @@ func TestMySQLPage(t *testing.T) {
 			// As mariadb-secure-installation does: who logs in from this host would be nobody else.
 			exec1(t, "mysql", "root@tcp("+server.Addr+")/", "DROP USER IF EXISTS ''@'localhost'")
 			host, port, err := net.SplitHostPort(server.Addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testserver.Must(t, err)
 			r := newRunner(t, "db.example.org/app?tls=true&", server.Addr+"/app?", "db.example.org/app?tls=true", server.Addr+"/app",
 				"mysql -h db.example.org", "mysql --protocol=tcp --default-auth=mysql_native_password -h "+host+" -P "+port)
 			r.sql = func(statements string) {
@@ -138,9 +134,7 @@ func TestMySQLPage(t *testing.T) {
 func exec1(t *testing.T, driver, dsn, statements string) {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer db.Close()
 	if _, err := db.Exec(statements); err != nil {
 		t.Fatalf("%v\n%s", err, statements)
@@ -159,9 +153,7 @@ func TestFilesPage(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	group, err := exec.Command("id", "-gn").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	r.replace = strings.NewReplacer("/var/lib/app", r.dir, "sudo ", "", "-g operators", "-g "+strings.TrimSpace(string(group)))
 	r.page(pageOf("files"))
 	exercise(t, "file://"+r.dir+"/locks")
@@ -182,9 +174,7 @@ func TestCellLanguagesPage(t *testing.T) {
 		replace = append(replace, string("abc"[i])+".example.org:7433", m.Addr)
 	}
 	r := newRunner(t, replace...)
-	if err := os.WriteFile(filepath.Join(r.dir, "holdfast_cell.py"), []byte(read(t, "docs/cell-clients/holdfast_cell.py")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, os.WriteFile(filepath.Join(r.dir, "holdfast_cell.py"), []byte(read(t, "docs/cell-clients/holdfast_cell.py")), 0o600))
 	r.page("docs/cell-languages.md")
 }
 

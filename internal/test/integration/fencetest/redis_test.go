@@ -27,9 +27,7 @@ func TestRedis(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	t.Run("rueidis", func(t *testing.T) {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, DisableCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		defer client.Close()
 		runRedis(t, fence.Redis{Eval: rueidisEval(client)})
 	})

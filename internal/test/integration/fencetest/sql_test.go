@@ -52,9 +52,7 @@ func TestSQLite(t *testing.T) {
 func openServer(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -185,9 +183,7 @@ func admitAsGate(t *testing.T, b *bench) {
 		}
 		var exclusive, shared driver.Token
 		row := b.db.QueryRowContext(t.Context(), b.sql("SELECT exclusive_mark, shared_mark FROM holdfast_fence WHERE resource = ?"), key)
-		if err := row.Scan(&exclusive, &shared); err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, row.Scan(&exclusive, &shared))
 		if wantExclusive, wantShared := gate.Marks(); exclusive != wantExclusive || shared != wantShared {
 			t.Fatalf("step %d: after %v token %d the marks are %d and %d, want %d and %d",
 				i, mode, token, exclusive, shared, wantExclusive, wantShared)
@@ -229,9 +225,7 @@ func namesApart(t *testing.T, b *bench) {
 func noTransaction(t *testing.T, b *bench) {
 	_, resource := b.account(t)
 	conn, err := b.db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	defer conn.Close()
 	admit := func(tx fence.Tx, what string, refused bool) {
 		t.Helper()
@@ -298,9 +292,7 @@ func twoResources(t *testing.T, b *bench) {
 	from, fromResource := b.account(t)
 	to, toResource := b.account(t)
 	older, err := b.db.BeginTx(ctx, &sql.TxOptions{Isolation: b.level})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, err)
 	if err := errors.Join(
 		fence.AdmitTx(ctx, b.dialect, older, toResource, 1, driver.Exclusive),
 		b.setBalance(ctx, older, to, 10),
@@ -342,12 +334,8 @@ func twoResources(t *testing.T, b *bench) {
 	case err := <-done:
 		t.Fatalf("the younger holder ended before its second guard: %v", err)
 	}
-	if err := older.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testserver.Must(t, older.Commit())
+	testserver.Must(t, <-done)
 	out, err1 := b.balance(ctx, b.db, from)
 	in, err2 := b.balance(ctx, b.db, to)
 	if out != -1 || in != 11 || err1 != nil || err2 != nil {

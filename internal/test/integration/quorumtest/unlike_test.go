@@ -69,9 +69,7 @@ func TestUnlikeStores(t *testing.T) {
 	var clients sync.WaitGroup
 	for range 2 {
 		c, err := newClient(t.Context(), urls)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testserver.Must(t, err)
 		t.Cleanup(func() { c.Close() })
 		clients.Go(func() {
 			for ctx.Err() == nil {
