@@ -32,11 +32,7 @@ func BenchmarkLives(b *testing.B) {
 			for _, workers := range []int{1, 64} {
 				b.Run(fmt.Sprint(workers), func(b *testing.B) {
 					times := compare(b, workers, 100*min(workers, 4), []way{{"with", with}, {"without", without}})
-					var ratios []float64
-					for i, without := range times["without"] {
-						ratios = append(ratios, without/times["with"][i])
-					}
-					b.ReportMetric(medianOf(ratios), "of-without")
+					b.ReportMetric(median(ratios(times["without"], times["with"])), "of-without")
 				})
 			}
 		})

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,13 +55,11 @@ func compare(b *testing.B, workers, n int, ways []way) map[string][]float64 {
 		}
 	}
 	for _, w := range ways {
-		b.ReportMetric(medianOf(times[w.name]), w.name+"-µs")
+		b.ReportMetric(median(times[w.name]), w.name+"-µs")
 	}
 	b.ReportMetric(0, "ns/op") // of all ways together: says nothing
 	return times
 }
-
-func medianOf(all []float64) float64 { _, mid, _ := spread(slices.Clone(all)); return mid }
 
 // pairOf takes and releases a name of each worker's own.
 func pairOf(b *testing.B, lock locker) func(worker int) error {
@@ -88,11 +85,7 @@ func BenchmarkCluster(b *testing.B) {
 	raw, err := openRaw(b.Context(), cluster.Servers[0].Addr)
 	testserver.Must(b, err)
 	times := compare(b, 64, 5000, []way{{"raw", pairOf(b, raw)}, {"holdfast", pairAt(b, "redis+cluster://"+cluster.Addrs())}})
-	var ratios []float64
-	for i, raw := range times["raw"] {
-		ratios = append(ratios, raw/times["holdfast"][i])
-	}
-	b.ReportMetric(medianOf(ratios), "of-raw")
+	b.ReportMetric(median(ratios(times["raw"], times["holdfast"])), "of-raw")
 }
 
 // BenchmarkReplicas takes and releases locks that nobody else wants, on a primary with a replica, by one
@@ -111,11 +104,11 @@ func BenchmarkReplicas(b *testing.B) {
 			times := compare(b, workers, 2000, []way{{"pair", pairAt(b, "redis://"+primary.Addr)},
 				{"replicas", pairAt(b, "redis://"+primary.Addr+"?hf.replicas=1")},
 				{"wait", setOf(b, client, workers, true)}, {"set", setOf(b, client, workers, false)}})
-			var ratios []float64
-			for i, pair := range times["pair"] {
-				ratios = append(ratios, times["replicas"][i]/(pair+times["wait"][i]-times["set"][i]))
+			sums := times["pair"]
+			for i := range sums {
+				sums[i] += times["wait"][i] - times["set"][i]
 			}
-			b.ReportMetric(medianOf(ratios), "of-sum")
+			b.ReportMetric(median(ratios(times["replicas"], sums)), "of-sum")
 		})
 	}
 }
@@ -166,11 +159,7 @@ func BenchmarkRedlock(b *testing.B) {
 	for _, workers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("pair%d", workers), func(b *testing.B) {
 			times := compare(b, workers, 500*min(workers, 4), []way{{"holdfast", pairOf(b, clients["holdfast"][0])}, {"redsync", pairOf(b, clients["redsync"][0])}})
-			var ratios []float64
-			for i, ours := range times["holdfast"] {
-				ratios = append(ratios, times["redsync"][i]/ours)
-			}
-			b.ReportMetric(medianOf(ratios), "×redsync")
+			b.ReportMetric(median(ratios(times["redsync"], times["holdfast"])), "×redsync")
 		})
 	}
 	b.Run("contended", func(b *testing.B) {
@@ -182,8 +171,8 @@ func BenchmarkRedlock(b *testing.B) {
 			}
 		}
 		for name := range clients {
-			b.ReportMetric(medianOf(changes[name]), name+"-owners/s")
-			b.ReportMetric(medianOf(holds[name]), name+"-holds/s")
+			b.ReportMetric(median(changes[name]), name+"-owners/s")
+			b.ReportMetric(median(holds[name]), name+"-holds/s")
 		}
 		b.ReportMetric(0, "ns/op") // of both together: says nothing
 	})

@@ -96,10 +96,11 @@ func (got series) print(w io.Writer, s *store, load workload, beside string) {
 		}
 		cells := []string{p.name}
 		for _, c := range load.columns {
-			cells = append(cells, c.text(median(results, c.of)))
+			cells = append(cells, c.text(median(figures(results, c.of))))
 		}
 		if beside != "" {
-			low, mid, high := spread(ratios(results, got[beside], load.columns[0].of))
+			of := load.columns[0].of
+			low, mid, high := spread(ratios(figures(results, of), figures(got[beside], of)))
 			cells = append(cells, fmt.Sprintf("%.2f (%.2f–%.2f)", mid, low, high))
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
@@ -107,24 +108,24 @@ func (got series) print(w io.Writer, s *store, load workload, beside string) {
 }
 
 // ratios returns the ratio of each repetition.
-func ratios(ours, theirs []result, of func(result) float64) []float64 {
-	var all []float64
+func ratios(ours, theirs []float64) (all []float64) {
 	for i := range min(len(ours), len(theirs)) {
-		if their := of(theirs[i]); their != 0 {
-			all = append(all, of(ours[i])/their)
+		if theirs[i] != 0 {
+			all = append(all, ours[i]/theirs[i])
 		}
 	}
 	return all
 }
 
-func median(results []result, of func(result) float64) float64 {
-	figures := make([]float64, len(results))
-	for i, r := range results {
-		figures[i] = of(r)
+// figures returns a figure of each result.
+func figures(results []result, of func(result) float64) (all []float64) {
+	for _, r := range results {
+		all = append(all, of(r))
 	}
-	_, mid, _ := spread(figures)
-	return mid
+	return all
 }
+
+func median(figures []float64) float64 { _, mid, _ := spread(figures); return mid }
 
 // spread returns the least, the median and the greatest.
 func spread(figures []float64) (low, mid, high float64) {
@@ -143,7 +144,7 @@ func (got series) best(s *store, of func(result) float64) string {
 		if p.name == s.floor {
 			continue
 		}
-		if m := median(got[p.name], of); m > most {
+		if m := median(figures(got[p.name], of)); m > most {
 			name, most = p.name, m
 		}
 	}
