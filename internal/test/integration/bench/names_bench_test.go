@@ -5,7 +5,6 @@ package bench
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -26,6 +25,7 @@ func BenchmarkNames(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", s.title, n), func(b *testing.B) {
 				addr, stop := starts[s.name](b)
 				defer stop()
+				servers := children(b)
 				clients := make([]*holdfast.Client, n+1)
 				for i := range clients {
 					var err error
@@ -33,16 +33,16 @@ func BenchmarkNames(b *testing.B) {
 					testserver.Must(b, err)
 					defer clients[i].Close()
 				}
-				_, empty := usage(addr)
+				_, empty := usage(b, servers, addr)
 				leases := take(b, clients[:n], 100_000)
-				used, full := usage(addr)
+				used, full := usage(b, servers, addr)
 				m := measurement{workload: workload{window: settingsNow(b, 1, 10*time.Minute).window}, store: s, addr: addr}
 				own, does := cpuOfSelf(), make(chan result)
 				go func() { r, _ := m.rate(); does <- r }()
 				watch(b, leases, m.window, 1, map[string]*holdfast.Client{"beside": clients[0], "apart": clients[n]})
 				did, percent := <-does, 100/m.window.Seconds()
-				usedAfter, _ := usage(addr)
-				b.ReportMetric((full-empty)*1024/float64(len(leases)), "B/lease-in-store")
+				usedAfter, _ := usage(b, servers, addr)
+				b.ReportMetric((full-empty)/float64(len(leases)), "B/lease-in-store")
 				b.ReportMetric(did.Commands, "commands/s")
 				b.ReportMetric(did.Calls, "scripts/s")
 				b.ReportMetric((usedAfter-used)*percent, "%core-server")
@@ -138,11 +138,13 @@ func watch(b *testing.B, leases []*holdfast.Lease, window time.Duration, pair in
 	}
 }
 
-// usage returns how many seconds of processor time the server has used, and how many KiB of memory it has, or the directory.
-func usage(dir string) (seconds, size float64) {
-	ps, _ := exec.Command("ps", "-o", "times=,rss=", "--ppid", strconv.Itoa(os.Getpid())).Output() // itself too, as the last
-	fmt.Sscan(string(ps), &seconds, &size)
-	du, _ := exec.Command("du", "-sk", dir).Output()
-	fmt.Sscan(string(du), &size) // of an address it says nothing
-	return seconds, size
+// usage returns how many seconds of processor time the servers have used, and how much memory they have. Without servers
+// it returns how much of the disk the directory takes up.
+func usage(b *testing.B, servers []int, dir string) (seconds, size float64) {
+	if len(servers) == 0 {
+		du, _ := exec.Command("du", "-sk", dir).Output()
+		fmt.Sscan(string(du), &size)
+		return 0, size * 1024
+	}
+	return float64(sum(b, servers, ticks)) / ticksPerSecond, float64(sum(b, servers, resident))
 }
