@@ -5,7 +5,6 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -94,7 +93,7 @@ func TestFullOutput(t *testing.T) {
 func TestForeignDirectory(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(w.locks, "people.lock")
-	testserver.Must(t, errors.Join(os.Mkdir(w.locks, 0o700), os.WriteFile(file, []byte("not a lock\n"), 0o600)))
+	testserver.Must(t, os.Mkdir(w.locks, 0o700), os.WriteFile(file, []byte("not a lock\n"), 0o600))
 	for _, args := range [][]string{{"ls"}, {"break", "x", "--token", "1"}, {"run", "x", "--", "touch", w.path("ran")}} {
 		w.run(69, args...).expectErr("name an empty directory")
 	}

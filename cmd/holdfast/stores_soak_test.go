@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,7 +35,7 @@ func TestWrongPasswordOfEtcd(t *testing.T) {
 	_, err1 := root.UserAdd(t.Context(), "root", "secret")
 	_, err2 := root.UserGrantRole(t.Context(), "root", "root")
 	_, err3 := root.AuthEnable(t.Context())
-	testserver.Must(t, errors.Join(err1, err2, err3))
+	testserver.Must(t, err1, err2, err3)
 	w.run(0, "--store", "etcd://root:secret@"+addr, "run", "x", "--", "true")
 	w.run(69, "--store", "etcd://root:wrong@"+addr, "run", "-w", "1h", "x", "--", "true").expectErr("password")
 	w.run(69, "--store", "etcd://"+addr, "run", "x", "--", "true")

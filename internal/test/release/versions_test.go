@@ -82,7 +82,7 @@ func exclude(t *testing.T, store, holder, other string) int64 {
 	hold := command(store, holder, "run", "job", "--", "sh", "-c", "echo $HOLDFAST_TOKEN; read end")
 	stdin, err1 := hold.StdinPipe()
 	stdout, err2 := hold.StdoutPipe()
-	testserver.Must(t, errors.Join(err1, err2, hold.Start()))
+	testserver.Must(t, err1, err2, hold.Start())
 	t.Cleanup(func() { hold.Process.Kill() })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	testserver.Must(t, err)
