@@ -299,3 +299,22 @@ func TestUncertain(t *testing.T) {
 		t.Errorf("it says %q, want %q", err, want)
 	}
 }
+
+// TestConfirmEvery: P7: a place is confirmed within each poll, or two thirds as often far behind. Where the store recalls
+// waiters, one far behind confirms the more rarely the more are ahead, but once in eight polls, whatever the store says.
+func TestConfirmEvery(t *testing.T) {
+	const most = math.MaxInt
+	for _, recalls := range []bool{false, true} {
+		caps := Caps{Poll: 2 * time.Second, Recalls: recalls}
+		polls := map[int]float64{-1: 1, 0: 1, 127: 1, 128: 1.5, 192: 1.5, 1024: 1.5, most: 1.5}
+		if recalls {
+			polls[512], polls[1024], polls[most] = 4, 8, 8
+		}
+		for ahead, want := range polls {
+			every, life := caps.ConfirmEvery(ahead), caps.PlaceLife(ahead)
+			if every != time.Duration(want*float64(caps.Poll)) || life != every+caps.Poll {
+				t.Errorf("recalls %t, %d ahead: each %v, and a place lasts %v", recalls, ahead, every, life)
+			}
+		}
+	}
+}
